@@ -86,7 +86,7 @@ proof: setup ## Run the slow tests: what takes minutes to prove
 # Without AGREE=yes it says what the suites make and cost, and stops. CONFIG= leaves verify out.
 CONFIG = spindown.toml
 aws: setup ## On your AWS account: contract suites, then spindown verify of CONFIG=FILE; AGREE=yes; only checked by us
-	@[ -z "$(CONFIG)" ] || grep -q '^[^#]*verify *= *true' "$(CONFIG)" || { \
+	@[ "$(AGREE)" != yes ] || [ -z "$(CONFIG)" ] || grep -q '^[^#]*verify *= *true' "$(CONFIG)" || { \
 		echo "$(CONFIG) has no workload to verify with: name the file of what is deployed with one," \
 			"CONFIG=FILE (docs/verify.md), or leave verify out, CONFIG=" >&2; exit 1; }
 	@$(PYTEST) -m aws --world account $(if $(filter yes,$(AGREE)),--agree) --force-enable-socket \

@@ -4,12 +4,15 @@ An experiment takes one running spot instance of one workload, by its tags. Only
 ``run.verify = true`` have one, so no user's job is interrupted by it.
 """
 
+from collections.abc import Mapping
+
 from aws_cdk import IStackSynthesizer
 from aws_cdk import aws_fis as fis
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from spindown.config import Config
+from spindown.config.deployment import DeploymentConfig
 from spindown.contract import tag
 from spindown.infra.iam.fault import interrupt_spot, trusted_experiments
 from spindown.infra.iam.statement import make_role
@@ -36,9 +39,9 @@ class FaultStack(DeploymentStack):
                 what=("fault", workload),
                 description=f"Interrupts machines of {workload} of Spindown deployment {name}",
                 trusted=trusted_experiments(),
-                statements=interrupt_spot(deployment=name, workload=workload),
+                statements=interrupt_spot(_whose(config.deployment, workload)),
             )
-            _add_template(below, name, workload, role)
+            _add_template(below, _whose(config.deployment, workload), role)
 
 
 def workloads_to_verify(config: Config) -> list[str]:
@@ -48,12 +51,18 @@ def workloads_to_verify(config: Config) -> list[str]:
     return [name for name, one in sorted(config.workloads.items()) if one.run.verify]
 
 
-def _add_template(scope: Construct, deployment: str, workload: str, role: iam.Role) -> None:
+def _whose(deployment: DeploymentConfig, workload: str) -> Mapping[str, str]:
+    """Return the tags that only instances of the workload bear, as ``tag.whose`` does."""
+    home = {tag.DEPLOYMENT: deployment.name, tag.REGION: deployment.region}
+    return {**home, tag.WORKLOAD: workload}
+
+
+def _add_template(scope: Construct, ours: Mapping[str, str], role: iam.Role) -> None:
     """Add what takes one spot instance away, with the usual notice of two minutes."""
     template = fis.CfnExperimentTemplate(
         scope,
         "Interruption",
-        description=f"spindown verify: take one spot instance of {workload}",
+        description=f"spindown verify: take one spot instance of {ours[tag.WORKLOAD]}",
         role_arn=role.role_arn,
         stop_conditions=[
             fis.CfnExperimentTemplate.ExperimentTemplateStopConditionProperty(source="none")
@@ -62,7 +71,7 @@ def _add_template(scope: Construct, deployment: str, workload: str, role: iam.Ro
             "Workers": fis.CfnExperimentTemplate.ExperimentTemplateTargetProperty(
                 resource_type="aws:ec2:spot-instance",
                 selection_mode="COUNT(1)",
-                resource_tags={tag.DEPLOYMENT: deployment, tag.WORKLOAD: workload},
+                resource_tags=ours,
                 filters=[
                     fis.CfnExperimentTemplate.ExperimentTemplateTargetFilterProperty(
                         path="State.Name", values=["running"]
@@ -78,6 +87,6 @@ def _add_template(scope: Construct, deployment: str, workload: str, role: iam.Ro
             )
         },
         # `spindown verify` finds it by them.
-        tags={tag.DEPLOYMENT: deployment, tag.WORKLOAD: workload},
+        tags=ours,
     )
     template.node.add_dependency(role)

@@ -257,7 +257,7 @@ class Daemon:
             outbox=self._outbox,
             deployment=parts.home.deployment,
             next_message=self._look_ahead(batch_size, scratch, transfers),
-            on_ready=self._worker_row.note_first_poll,
+            on_ready=sampler.await_gpus,
             on_first_item=partial(self._note_first_item, worker, reporter),
         )
         return Slot(context)

@@ -118,7 +118,7 @@ class SlotContext:
     #: Whether a job in which every item failed speaks against the machine; not where each job
     #: brings its own command.
     is_judged_by_items: bool = True
-    #: Called before the first poll.
+    #: Called before the first poll, while the code is being loaded.
     on_ready: Callable[[], None] = lambda: None
     #: Called when the code has its first item, which it had not to wait for.
     on_first_item: Callable[[], None] = lambda: None

@@ -163,7 +163,7 @@ def compile_sources(directory: Path, python: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return str(exc)
-    return "" if done.returncode == 0 else " ".join(f"{done.stderr} {done.stdout}".split())[:300]
+    return "" if done.returncode == 0 else " ".join(f"{done.stderr} {done.stdout}".split())[-300:]
 
 
 @jsii.implements(ILocalBundling)
@@ -201,8 +201,8 @@ class FunctionBundle:
             if why:
                 sys.stderr.write(
                     "spindown: functions of this version of Spindown start half a second slower, "
-                    f"since no Python {_VERSION} was found or fetched to compile them: install one "
-                    f"before you deploy ({why})\n"
+                    f"since no Python {_VERSION} was found or fetched to compile them: install "
+                    f"one, and remove cdk.out, before you deploy ({why})\n"
                 )
         return True
 

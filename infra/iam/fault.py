@@ -1,9 +1,10 @@
 """What an experiment may do: announce the end of spot instances of one workload."""
 
+from collections.abc import Mapping
+
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from spindown.contract import tag
 from spindown.infra.iam.statement import allow, regional, see
 
 
@@ -18,16 +19,13 @@ def trusted_experiments() -> iam.IPrincipal:
     )
 
 
-def interrupt_spot(*, deployment: str, workload: str) -> list[iam.PolicyStatement]:
-    """Allow interrupting spot instances that carry our tags.
+def interrupt_spot(ours: Mapping[str, str]) -> list[iam.PolicyStatement]:
+    """Allow interrupting spot instances that carry our tags, as given.
 
     Source: AWS FIS User Guide, "AWS FIS Actions reference",
     "aws:ec2:send-spot-instance-interruptions".
     """
-    tags = {
-        f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment,
-        f"aws:ResourceTag/{tag.WORKLOAD}": workload,
-    }
+    tags = {f"aws:ResourceTag/{name}": value for name, value in ours.items()}
     return [
         allow(
             "InterruptSpot",

@@ -10,7 +10,7 @@ from research.scale.rival import RIVALS
 
 #: Days of learning before what counts.
 LEARNED = 7
-OURS, ASKED, TOLD = "ours", "ours, sizes as asked", "ours, told each need"
+OURS, TOLD = "ours", "ours, told each need"
 _DRAWS = 2000
 #: What was wanted: times cheaper than bin packing, over who knows each need, killed for memory.
 _CHEAPER, _OVER, _KILLED = 2.5, 1.15, 0.005
@@ -88,7 +88,7 @@ def _oracles(played: Mapping[str, Any], first: Mapping[str, Any], after: int) ->
         ("each job known", each),
         ("type and hour known", floor["hour"]),
         ("type known", floor["type"]),
-        *((name, played[name]["dollars_by_day"]) for name in (TOLD, OURS, ASKED) if name in played),
+        *((name, played[name]["dollars_by_day"]) for name in (TOLD, OURS) if name in played),
     ]
     for name, dollars in ways:
         late = dollars[after : len(played[OURS]["dollars_by_day"])]

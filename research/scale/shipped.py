@@ -43,7 +43,6 @@ class Played:
 #: Name -> how sizes are learned, and whether messages say what jobs need in truth.
 WAYS = {
     "ours": (Rightsize.APPLY, False),
-    "ours, sizes as asked": (Rightsize.OFF, False),
     "ours, told each need": (Rightsize.OFF, True),
 }
 

@@ -32,6 +32,8 @@ from spindown.error import (
 from spindown.installed import cdk_command
 
 #: What is not an option of ours goes to CDK.
+#: Options of CDK that choose another app, file or credentials, or only ask for help.
+_CHOOSING = ("--app", "-a", "--context", "-c", "--help", "-h", "--plugin", "-p", "--profile")
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 Rest = Annotated[
@@ -82,8 +84,7 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     if "--local" in words:
         remedy = "leave it out, or use `spindown local up` and `spindown local down`"
         raise BadInput("--local", f"an option of `{command}`", remedy)
-    # An option may choose another app, other credentials, or only ask for help.
-    if command not in _CALLS_AWS or any(word.startswith("-") for word in words):
+    if command not in _CALLS_AWS or any(word.startswith(_CHOOSING) for word in words):
         return
     settings, loaded = _settings_of_cdk(), None
     if settings.get("app", _OWN_APP) == _OWN_APP:
@@ -93,13 +94,15 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
         loaded = configuration.load(config)
     # Whoever must log in first would only then learn that CDK is not installed.
     cdk_command()
-    if not settings.keys() & {"profile", "plugin"} and not has_credentials():
+    is_ours_to_ask = not settings.keys() & {"profile", "plugin"}
+    if is_ours_to_ask and not has_credentials():
         remedy = "log in to AWS, or try it with `spindown local up`"
         raise NoCredentials("credentials", None, remedy)
     if command == "destroy" and loaded is not None and loaded.deployment.protect:
         remedy = "set it to false and run `spindown deploy` first; then destroy again"
         raise BadInput("deployment.protect", "true", remedy)
-    if loaded is None or command == "bootstrap":
+    # CDK would take other credentials than we do, and so may another account.
+    if loaded is None or command == "bootstrap" or not is_ours_to_ask:
         return
     _tell_left_stacks(loaded)
     if command == "deploy":

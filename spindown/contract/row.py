@@ -208,6 +208,8 @@ BOOT_PHASE = f"{BOOT_RATE}#"
 #: The same of instances that started from a baked image.
 BAKED_RATE = f"{RATE}baked"
 BAKED_PHASE = f"{BAKED_RATE}#"
+#: From the launch to the check-in, of all images.
+CHECK_IN_RATE = f"{RATE}check-in"
 GAP_RATE = f"{RATE}gap"
 JOB_RATE = f"{RATE}job"
 CHECKPOINT_RATE = f"{RATE}checkpoint"

@@ -72,8 +72,6 @@ class Worker:
     launched_at: datetime
     checked_in_at: datetime | None = None
     heartbeat_at: datetime | None = None
-    #: When it first asked for a message.
-    polled_at: datetime | None = None
     #: When its code was given the first item, and the seconds of each phase of the boot up to then;
     #: None, too, of one that had to wait for work.
     first_item_at: datetime | None = None

@@ -165,7 +165,7 @@ def own_shapes(
 
     They are those of jobs that ask for nothing beside their types, or have no type, and the same
     with more memory, or with more of a GPU's, up to the ceiling: there go jobs that have run out of
-    it.
+    it. Those that have run out of both are told by ``is_grown``.
 
     Args:
         policy: the types, and the ceilings.
@@ -184,6 +184,29 @@ def own_shapes(
                 larger = (gib for gib in SCALES[need] if getattr(shape, need) < gib <= most)
                 found |= {_with_memory(shape, need, gib) for gib in larger}
     return frozenset(found)
+
+
+def is_grown(shape: Shape, own: Collection[Shape]) -> bool:
+    """Tell whether a job of an own shape gets this one, having run out of both kinds of memory.
+
+    Args:
+        shape: of the job.
+        own: as ``own_shapes`` has them, each grown in one kind.
+    """
+    with_less = [
+        less
+        for vram in SCALES["gpu_memory_gib"]
+        if vram < shape.gpu_memory_gib
+        # Who asked for no memory of a GPU may have asked for none at all.
+        for gpus in {shape.gpus, shape.gpus if vram else 0}
+        if (less := replace(shape, gpu_memory_gib=vram, gpus=gpus)) in own
+    ]
+    return any(
+        replace(less, memory_gib=gib) in own
+        for gib in SCALES["memory_gib"]
+        if gib < shape.memory_gib and replace(shape, memory_gib=gib) in own
+        for less in with_less
+    )
 
 
 def _with_memory(shape: Shape, need: str, gib: int) -> Shape:

@@ -91,9 +91,10 @@ class Knowledge:
     pools: Mapping[Pool, PoolRecord] = field(default_factory=dict)
     #: Processors of the present workers.
     alive: frozenset[Processor] = frozenset()
-    #: Seconds from the launch to the check-in.
+    #: Seconds from the launch to the first item that code has, and to the check-in.
     boots: tuple[float, ...] = ()
-    #: The same by phases.
+    check_ins: tuple[float, ...] = ()
+    #: The first by phases.
     boot_phases: Mapping[BootPhase, tuple[float, ...]] = field(default_factory=dict)
     #: Seconds without work until the next work came. They are seen at the queue: a worker would see
     #: none that is longer than its own idle timeout, so the timeout could only become shorter.
@@ -364,21 +365,19 @@ def interruption_rate(record: PoolRecord | None, reclaim_share: float | None) ->
 
 
 def boot_p50(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return the usual time from launch to check-in."""
-    return _boot(knowledge, policy, 0.5)
+    """Return the usual time from the launch to the first item that code has."""
+    return _share_of(knowledge.boots, 0.5) if knowledge.boots else policy.boot_estimate
 
 
 def boot_p95(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return the time from launch to check-in that 19 of 20 launches keep.
+    """Return the time from the launch to the first item that 19 of 20 launches keep.
 
     Of a few boots that is the slowest, which says little of the next: so what n of them have shown
     counts n times, and beside it 20 times what is usual, at most twice the median (2.1 times are
     measured from the launch to a first container, ``aws_boot_timing_2026``, Spare Cores).
     Worked: 9 boots of 90 s and one of 500 s: (10 x 500 + 20 x 180) / 30 = 287 s.
     """
-    seen = _boot(knowledge, policy, 0.95)
-    boots, usual = len(knowledge.boots), min(seen, 2 * boot_p50(knowledge, policy))
-    return (boots * seen + _PRIOR_BOOTS * usual) / (boots + _PRIOR_BOOTS)
+    return _late(knowledge.boots) if knowledge.boots else policy.boot_estimate
 
 
 #: Boots of which one is slower than the 95th percentile.
@@ -394,17 +393,25 @@ def surely_up(knowledge: Knowledge, policy: Policy, *, ticks: int) -> timedelta:
     return boot_p95(knowledge, policy) + ticks * policy.tick
 
 
-def _boot(knowledge: Knowledge, policy: Policy, share: float) -> timedelta:
-    if not knowledge.boots:
-        return policy.boot_estimate
-    return timedelta(seconds=max(0.0, quantile(knowledge.boots, share)))
+def _share_of(samples: Sequence[float], share: float) -> timedelta:
+    return timedelta(seconds=max(0.0, quantile(samples, share)))
+
+
+def _late(samples: Sequence[float]) -> timedelta:
+    """Return what 19 of 20 keep, by some samples; see ``boot_p95``."""
+    seen, count = _share_of(samples, 0.95), len(samples)
+    usual = min(seen, 2 * _share_of(samples, 0.5))
+    return (count * seen + _PRIOR_BOOTS * usual) / (count + _PRIOR_BOOTS)
 
 
 def check_in_within(knowledge: Knowledge, policy: Policy) -> timedelta:
-    """Return how long a launch may take to check in before it counts as failed."""
-    if not knowledge.boots:
+    """Return how long a launch may take to check in before it counts as failed.
+
+    What comes after the check-in, a model that is loaded or an input of hours, is no part of it.
+    """
+    if not knowledge.check_ins:
         return policy.scale_up_timeout
-    return max(policy.scale_up_timeout, 2 * boot_p95(knowledge, policy))
+    return max(policy.scale_up_timeout, 2 * _late(knowledge.check_ins))
 
 
 def items_per_job(knowledge: Knowledge, policy: Policy) -> float:

@@ -10,15 +10,15 @@ jobs of the type get: ``rightsizing``.
 from dataclasses import replace
 from typing import Any
 
-from spindown.domain.job_type import SCALES, most_of, parse_shape, settle, size_up
+from spindown.domain.job_type import SCALES, most_of, parse_shape, settle
 from spindown.domain.policy import Dispatch, Needs, Policy
 from spindown.domain.rightsizing import MEMORY, VRAM
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
 #: Of the memory of a machine its system tells so much at least: firmware and kernel take the rest.
-#: A driver tells a GPU's in the same way.
-_TOLD = 0.9
+#: Of a GPU's the driver does: 15 GiB of the 16 that EC2 tells of a T4.
+_TOLD = {MEMORY: 0.9, VRAM: 0.93}
 
 
 def memory_of(shape: str, memory_gib: float, need: str = MEMORY) -> float:
@@ -86,9 +86,9 @@ def larger_needs(
     had = memory_of(shape, memory_gib, need)
     if parse_shape(shape) is None or (need == VRAM and not had):
         return None
-    # A machine of 16 GiB tells 15.4: asking for 16 would be asking for the same again.
-    sold = size_up(need, had)
-    had = max(had, sold) if had >= _TOLD * sold else had
+    # A machine of 16 GiB tells 15.4, a GPU of 16 tells 15: to ask for 16 would be to ask for the
+    # same again.
+    had = max(had, *(size for size in SCALES[need] if size <= had / _TOLD[need]))
     larger = next((size for size in SCALES[need] if size > had), None)
     usual = next((each.needs for each in policy.types if each.name == type_name), Needs())
     most = most_of(need, usual, policy.requirements_at_most)

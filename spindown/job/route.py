@@ -39,6 +39,7 @@ from spindown.domain.job_type import (
     Sized,
     as_asked,
     distinct_sizes,
+    is_grown,
     is_possible,
     own_shapes,
     parse_shape,
@@ -439,7 +440,7 @@ class MessageRouter:
         A type that has done so is looked at again only once another shape is opened. So however
         many sizes are made up, the ledger is read only as often as one may be opened.
         """
-        if shape in self._own:
+        if shape in self._own or is_grown(shape, self._own):
             return shape
         if job_type not in self._open_to:
             listed = read_shapes(self._ports.table, self._settings.name)

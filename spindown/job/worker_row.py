@@ -258,10 +258,6 @@ class WorkerRow:
                 self._try(Write(key=self._key, when=_NOT_CONDEMNED, set={"unanswered_at": None}))
                 self._noted.discard("unanswered_at")
 
-    def note_first_poll(self) -> None:
-        """Note that messages are asked for now."""
-        self._note_once("polled_at")
-
     def note_first_item(self, phases: Mapping[BootPhase, float]) -> None:
         """Note that the code has its first item, and the seconds of each phase of the boot."""
         texts = {str(phase): seconds for phase, seconds in phases.items()}

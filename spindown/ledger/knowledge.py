@@ -58,6 +58,7 @@ def read_knowledge(
         pools=dict(_pools(rates)),
         alive=frozenset(w.processor for w in workers if w.is_live),
         boots=rates.get(rows.BAKED_RATE if is_baked else rows.BOOT_RATE, empty).samples,
+        check_ins=rates.get(rows.CHECK_IN_RATE, empty).samples,
         boot_phases=read_phases(rates, rows.BAKED_PHASE if is_baked else rows.BOOT_PHASE),
         gaps=rates.get(rows.GAP_RATE, empty).samples,
         checkpoints=rates.get(rows.CHECKPOINT_RATE, empty).samples,

@@ -191,7 +191,9 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     idle = policy.idle_timeout or _IDLE
     each = policy.boot_estimate + idle + policy.scale_down_delay
     hours = (2 * each + work + NOTICE) / timedelta(hours=1)
-    is_injected = bool(find_template(workload, ports))
+    # FIS takes spot instances alone.
+    is_spot = best.offer.capacity_type is CapacityType.SPOT
+    is_injected = is_spot and bool(find_template(workload, ports))
     return VerifyEstimate(
         offer=str(best.offer),
         price_per_hour=best.offer.price,
@@ -206,9 +208,8 @@ def find_template(workload: str, ports: VerifyPorts) -> str:
     Raises:
         Throttled: ask again.
     """
-    tags = {tag.DEPLOYMENT: ports.control.name, tag.WORKLOAD: workload}
     try:
-        return ports.faults.find(tags)
+        return ports.faults.find(tag.whose(ports.control.deployment(), workload))
     except Throttled:
         raise
     except SpindownError:

@@ -128,7 +128,9 @@ def test_a_worker_that_tells_two_lies_is_charged(lie: dict[str, Any]) -> None:
 def test_a_clock_ahead_teaches_no_longer_boot_than_there_was(ahead: int) -> None:
     world = ControlWorld()
     worker = world.launched(5)
-    world.put(rows.worker_sort_key(worker.instance_id), checked_in_at=world.now + minutes(ahead))
+    told = world.now + minutes(ahead)
+    signs = {"checked_in_at": told, "first_item_at": told}
+    world.put(rows.worker_sort_key(worker.instance_id), **signs)
     world.claim(worker.instance_id)
 
     decisions: list[Decision] = world.run(10, beats=True)

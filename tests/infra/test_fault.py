@@ -43,7 +43,7 @@ def of_type(assembly: Assembly, kind: str) -> list[Any]:
 
 def test_one_experiment_takes_one_tagged_spot_instance(fault: Assembly) -> None:
     (template,) = of_type(fault, "AWS::FIS::ExperimentTemplate")
-    ours = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify"}
+    ours = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify", tag.REGION: "eu-west-1"}
 
     (target,) = template["Targets"].values()
     (action,) = template["Actions"].values()
@@ -63,6 +63,7 @@ def test_its_role_announces_the_end_of_nothing_else(fault: Assembly) -> None:
     assert interrupt["Condition"]["StringEquals"] == {
         f"aws:ResourceTag/{tag.DEPLOYMENT}": "lab",
         f"aws:ResourceTag/{tag.WORKLOAD}": "verify",
+        f"aws:ResourceTag/{tag.REGION}": "eu-west-1",
     }
     assert [one["Action"] for one in statements.values()] == ["ec2:DescribeInstances"]
 

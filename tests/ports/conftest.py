@@ -63,7 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--world") != "account":
         return
     if not config.getoption("--agree"):
-        raise pytest.UsageError(f"{AGREEMENT}\nTo agree: make aws AGREE=yes (option --agree)")
+        raise pytest.UsageError(
+            f"{AGREEMENT}\nTo agree: make aws AGREE=yes CONFIG=FILE (option --agree)"
+        )
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):
         terminal.write_line(f"\n{AGREEMENT}")
     for item in items:

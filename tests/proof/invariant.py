@@ -152,7 +152,11 @@ class Chronicle:
         it.
         """
         bills = self.world.compute.bills()
-        silent = [w.launched_at for w in self.world.rows().values() if w.polled_at is None]
+        silent = [
+            worker.launched_at
+            for instance_id, worker in self.world.rows().items()
+            if instance_id not in self.world.asked
+        ]
         hours = (self.world.now - min(silent, default=self.world.now)) / _HOUR
         return RunRecord(
             dollars=sum(bill.dollars for bill in bills),

@@ -140,7 +140,7 @@ class Process:
             batch_size=sys.maxsize,
             transfers=Inline(),
             scratch=_SCRATCH,
-            on_ready=self.worker_row.note_first_poll,
+            on_ready=partial(self.world.asked.add, self.instance_id),
             on_first_item=partial(self.worker_row.note_first_item, {}),
         )
         return Hand(context, self.runner)

@@ -30,6 +30,7 @@ class Surrounding(Protocol):
     metrics: MemoryMetricSink
     compute: MemoryCompute
     random: Random
+    asked: set[str]
     workload: str
     deployment: str
     code_digest: str

@@ -62,6 +62,8 @@ class ProofWorld(ControlWorld):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        #: Instances that have asked for a message.
+        self.asked: set[str] = set()
         self.random = Random(7)
         self.faults = Faults()
         self.interfere = self.faults

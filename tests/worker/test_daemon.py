@@ -74,7 +74,7 @@ def test_works_until_there_is_nothing_more_and_ends_itself(plant: Callable[..., 
     assert one.world.metrics.values("ItemsDone") == [3, 3, 3]
     assert len(one.world.metrics.values("BootSeconds")) == 1
     # No kernel of its own was started for it, nor was anything installed.
-    assert worker.polled_at is not None
+    assert worker.first_item_at is not None
     assert set(worker.boot_phases) == {"fitness", "first-item"}
 
 

@@ -281,7 +281,8 @@ class Meter:
     def note_gpus(self, gpus: Mapping[int, Gpu]) -> None:
         """Note the GPUs of the machine, which are the same from job to job."""
         own = (gpu for n, gpu in gpus.items() if self._gpus is None or n in self._gpus)
-        self.vram_gib = min((gpu.memory_total or 0.0 for gpu in own), default=0.0) / _GIB
+        told = [gpu.memory_total for gpu in own if gpu.memory_total]
+        self.vram_gib = min(told, default=0.0) / _GIB
 
     def take(self, machine: MeteredMachine, use: SlotUse | None) -> None:
         """Add the machine as it stands; ``use`` is None while no process of the slot runs."""

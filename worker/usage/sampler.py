@@ -26,7 +26,7 @@ from spindown.worker.usage.reading import (
     use_of,
 )
 
-#: For the last look: more than a driver needs that answers at all.
+#: For the first and the last look: more than a driver needs that answers at all.
 _PATIENCE = timedelta(seconds=15)
 #: How long a job that is over waits to be looked at once more.
 _LAST_LOOK_SECONDS = 0.25
@@ -75,6 +75,8 @@ class Sampler:
         #: CPU seconds of all looks.
         self.spent = 0.0
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+        #: Whether GPUs were looked for.
+        self._has_looked = threading.Event()
 
     def watch(self, slot: int, runner: Runner) -> UsageRecorder:
         """Look at a slot too, from the start on; return what notes its jobs."""
@@ -106,6 +108,14 @@ class Sampler:
         if self._thread.is_alive():
             self._log.warning("usage_left_behind")
         self._journal.write()
+
+    def await_gpus(self) -> None:
+        """Wait, for as long as a driver may take, until it is known what the GPUs have.
+
+        Without that a first job that runs out of their memory could be sent to no larger one.
+        """
+        if self._worker.gpu_count:
+            self._has_looked.wait(_PATIENCE.total_seconds())
 
     def find_gpus(self) -> None:
         """Look once for the GPUs of this machine."""
@@ -162,6 +172,7 @@ class Sampler:
 
     def _run(self) -> None:
         self._try(self.find_gpus)
+        self._has_looked.set()
         self._started_at = time.monotonic()
         while True:
             with self._lock:

@@ -31,9 +31,7 @@ _WARM_AT_MOST = timedelta(hours=1)
 _RUNNING = frozenset({"pending", "running"})
 #: Instants of a worker's row that may lie ahead, are checked by themselves, or by which nothing is
 #: decided: all others have happened.
-_CHECKED_APART = frozenset(
-    {"interrupted_at", "warm_until", "accrued_until", "polled_at", "first_item_at"}
-)
+_CHECKED_APART = frozenset({"interrupted_at", "warm_until", "accrued_until", "first_item_at"})
 _PAST = rows.names_of(Worker, but=_CHECKED_APART, instants=True)
 _past_of = attrgetter(*_PAST)
 

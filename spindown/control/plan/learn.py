@@ -36,9 +36,14 @@ def learn_boots(draft: PlanDraft) -> PlanDraft:
     samples: dict[str, list[float]] = {}
     most = draft.facts.policy.max_lifetime.total_seconds()
     for worker in draft.fleet.present:
-        if _has_just(draft, worker, _as_written(draft, worker).checked_in_at):
+        checked_in_at = _as_written(draft, worker).checked_in_at
+        found = list(_boot_of(draft, worker))
+        if checked_in_at is not None and _has_just(draft, worker, checked_in_at):
             draft = forget_silence(draft, worker)
-        for sort, seconds in _boot_of(draft, worker):
+            if not _was_adopted(draft, worker):
+                seconds = (checked_in_at - worker.launched_at).total_seconds()
+                found.append((rows.CHECK_IN_RATE, seconds))
+        for sort, seconds in found:
             samples.setdefault(sort, []).append(min(seconds, most))
     return draft.act([learn(draft, sort, found) for sort, found in sorted(samples.items())])
 

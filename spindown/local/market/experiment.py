@@ -17,6 +17,8 @@ from spindown.ec2sim import Ec2Instance
 from spindown.local.market.market import LocalMarket
 from spindown.local.market.wire.asgi import Response
 
+#: By which the deployed template finds them, too.
+_OURS = (tag.DEPLOYMENT, tag.WORKLOAD, tag.REGION)
 _PREFIX = "EXT"
 #: A worker looks for one every five seconds, and has to commit and let go.
 _NOTICE = timedelta(seconds=12)
@@ -46,7 +48,7 @@ class FaultExperiments:
     def _templates(self) -> dict[str, Mapping[str, Any]]:
         found: dict[str, Mapping[str, Any]] = {}
         for instance in self._market.instances():
-            tags = {key: instance.tags.get(key, "") for key in (tag.DEPLOYMENT, tag.WORKLOAD)}
+            tags = {key: instance.tags.get(key, "") for key in _OURS}
             name = SEPARATOR.join((_PREFIX, *tags.values()))
             if all(tags.values()):
                 found[name] = {"id": name, "tags": tags}

@@ -7,7 +7,7 @@ from spindown.contract import tag
 from spindown.error import NotFound
 from tests.local.market.world import World, a_world, an_override
 
-OURS = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify"}
+OURS = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify", tag.REGION: "us-east-1"}
 
 
 def launched(world: World, capacity_type: str = "spot") -> str:

@@ -26,7 +26,6 @@ OF_THE_OWN_ROW = {
     "state",
     "checked_in_at",
     "heartbeat_at",
-    "polled_at",
     "first_item_at",
     "boot_phases",
     "idle_since",

@@ -5,7 +5,14 @@ from random import Random
 
 import pytest
 
-from spindown.contract.row import BOOT_PHASE, BOOT_RATE, GAP_RATE, pool_sort_key, worker_sort_key
+from spindown.contract.row import (
+    BOOT_PHASE,
+    BOOT_RATE,
+    CHECK_IN_RATE,
+    GAP_RATE,
+    pool_sort_key,
+    worker_sort_key,
+)
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
@@ -129,6 +136,7 @@ def test_a_boot_lasts_until_code_has_its_first_item() -> None:
     world.tick(minutes(1))
 
     assert BOOT_RATE not in before
+    assert before[CHECK_IN_RATE].samples == (120.0,)
     assert world.view().rates[BOOT_RATE].samples == (180.0,)
 
 

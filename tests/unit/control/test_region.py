@@ -62,7 +62,8 @@ def test_a_launch_at_home_says_nothing_that_its_template_says() -> None:
 
     (instance,) = world.compute.instances(region=REGION, tags={})
     assert tag.LAUNCH in instance.tags
-    assert not instance.tags.keys() & tag.HOME
+    # Whose it is every template says.
+    assert not instance.tags.keys() & tag.HOME - {tag.REGION}
 
 
 def test_large_items_stay_at_home_once_they_were_seen() -> None:

@@ -14,9 +14,11 @@ from spindown.domain.job_type import (
     as_asked,
     declared_shapes,
     distinct_sizes,
+    is_grown,
     is_possible,
     of_dispatch,
     own_shape,
+    own_shapes,
     parse_shape,
     price_of,
     requirements_of,
@@ -524,3 +526,28 @@ def test_of_the_types_of_one_size_the_cheapest_is_left() -> None:
     left = distinct_sizes(ANY_CPU, {**sold, larger: 0.4, a_type("g6.xlarge"): 0.8})
 
     assert {kind.name for kind in left} == {"c7a.2xlarge", "m7i.2xlarge", "g6.xlarge"}
+
+
+def test_what_has_outgrown_both_memories_is_no_made_up_size() -> None:
+    policy = Policy(
+        types=(JobType(name="train", needs=Needs(memory_gib=16, gpu_memory_gib=15)),),
+        requirements_at_most=Needs(memory_gib=64, gpu_memory_gib=48),
+    )
+    own = own_shapes(policy)
+    grown = next(s for s in own if (s.memory_gib, s.gpu_memory_gib) == (16, 15))
+
+    for memory, vram, is_one in ((32, 24, True), (64, 48, True), (64, 96, False), (33, 24, False)):
+        shape = replace(grown, memory_gib=memory, gpu_memory_gib=vram)
+        assert shape not in own
+        assert is_grown(shape, own) is is_one
+
+
+def test_a_type_without_a_gpu_may_outgrow_both_memories() -> None:
+    policy = Policy(
+        types=(JobType(name="any", needs=Needs(memory_gib=16)),),
+        requirements_at_most=Needs(memory_gib=64, gpu_memory_gib=48),
+    )
+    own = own_shapes(policy)
+    plain = next(s for s in own if (s.memory_gib, s.gpu_memory_gib) == (16, 0))
+
+    assert is_grown(replace(plain, memory_gib=32, gpu_memory_gib=24, gpus=1), own)

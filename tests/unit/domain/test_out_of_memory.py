@@ -90,7 +90,7 @@ GPUS = replace(
         pytest.param("train", Needs(gpu_memory_gib=48), "c0m0g1v48", 48, None, id="no further"),
         pytest.param("train", Needs(vcpus=64), "c64m0g1v16", 16, None, id="the rest is forbidden"),
         pytest.param("train", None, "", 16, None, id="its machine is not one of several sizes"),
-        pytest.param("any", None, "c0m0g1v0", 15.0, 16, id="the GPU that there is"),
+        pytest.param("any", None, "c0m0g1v0", 15.0, 20, id="a T4, which is sold as 16"),
         pytest.param("any", None, "c0m0g1v0", 0, None, id="its GPU is not known"),
         pytest.param("plain", None, "c4m8", 0, None, id="it has no GPU"),
     ],

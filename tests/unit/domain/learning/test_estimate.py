@@ -49,7 +49,7 @@ def test_boot_times(boots: tuple[float, ...], p50: float, p95: float) -> None:
 def test_a_launch_has_until_twice_its_usual_boot(
     boots: tuple[float, ...], expected: timedelta
 ) -> None:
-    assert check_in_within(Knowledge(boots=boots), POLICY) == expected
+    assert check_in_within(Knowledge(check_ins=boots), POLICY) == expected
 
 
 @pytest.mark.parametrize(
