@@ -194,7 +194,7 @@ def on_gpu(
 
 @pytest.mark.parametrize(
     ("peak", "gib", "step", "failures"),
-    [(None, 0.0, 20, 0), (14.0, 15.0, 20, 0), (3.0, 15.0, 20, 1), (14.0, 22.5, 32, 0)],
+    [(None, 0.0, 20, 0), (14.0, 15.0, 20, 0), (3.0, 15.0, 20, 1), (14.0, 16.0, 20, 0)],
 )
 def test_a_job_without_vram_is_sent_to_the_next_step(
     tmp_path: Path, peak: float | None, gib: float, step: int, failures: int
