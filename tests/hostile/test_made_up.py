@@ -87,7 +87,7 @@ def test_what_ran_out_of_vram_goes_one_step_up() -> None:
     world.ask("grown", type="train", requirements={"gpu_memory_gib": larger.gpu_memory_gib})
     route_all(world)
 
-    assert where(world) == {"grown": "c0m0g1v16"}
+    assert where(world) == {"grown": "c0m0g1v20"}
 
 
 def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:
