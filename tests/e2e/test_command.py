@@ -37,6 +37,7 @@ OURS = tuple(one for one in EVERY if one.program == "spindown")
 NOT_RUN: Mapping[str, str] = {
     "--install-completion": "it changes the files of a person's shell",
     "bill --export": "it reads AWS's own bill: tests/e2e/test_run.py has one",
+    "cdk": "it is for an AWS account",
     "dashboard --open": "it serves until Ctrl-C: tests/unit/cli/test_dashboard.py asks it",
     "dashboard --since": "likewise",
     "dashboard WORKLOAD": "likewise; with --html it is run",
@@ -225,6 +226,9 @@ LONG = ("advise", "simulate")
 #: How commands begin that end with 1 and a sentence in this project -> why.
 FAILS: Mapping[str, str] = {
     "policy set classify max_workerz=2": "the page shows what is said of a slip of the pen",
+    "batches ocr --sources": "there is no `ocr` here: tests/e2e/test_source.py has one",
+    "status s3://my-scans/incoming/a.png": "no source has sent a job here: likewise",
+    "results s3://my-scans/incoming/a.png": "likewise",
     "redrive W JOB": "no job has failed here: tests/unit/cli/batch/test_redrive.py has some",
     "redrive W --malformed --remove MESSAGE": "no message is malformed here: likewise",
 }
