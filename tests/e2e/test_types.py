@@ -132,7 +132,7 @@ def test_status_plan_and_submit_know_the_types(sent: World) -> None:
 
 
 def test_a_run_of_a_type_tells_which_pool_was_dry(world: World, tmp_path: Path) -> None:
-    (tmp_path / "say.sh").write_text("echo made > outputs/made; exit 3")
+    (tmp_path / "say.sh").write_text("sleep 4; echo made > outputs/made; exit 3")
     place = ("--config", str(world.directory / "spindown.toml"), "--folder", str(tmp_path))
     asked = ("--type", "small", "--cpu", "2", "--memory", "20")
     done = world.run("run", *place, *asked, "--", "sh", "say.sh")

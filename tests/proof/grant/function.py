@@ -90,6 +90,7 @@ def leaving_out(workload: str, *, region: str, answer_to: str) -> Mapping[str, A
     """Return CloudFormation's request when a deploy leaves a workload out."""
     properties = {
         "Deployment": "iam",
+        "Home": region,
         "Regions": [region],
         "Table": "iam--ledger",
         "Workloads": ["count", "other"],
