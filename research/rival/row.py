@@ -35,7 +35,7 @@ def _busy_queue(seed: int, data: Path, part: Part) -> SimScenario:
 ROWS: Mapping[str, Row] = {
     "S1": Row(title="office batches, a month of 200 GPU-hours", build=office),
     "S2": Row(title="image requests (GenTD26)", build=images(1.0, _WHOLE)),
-    "S2 x10": Row(title="image requests (GenTD26), ten layers", build=images(10.0, 1.5)),
+    "S2 x10": Row(title="image requests (GenTD26), ten layers", build=images(10.0, 0.8)),
     "S3": Row(title="training jobs (Philly 6c71a0)", build=_busy_queue),
     "S4": Row(title="rare bursts, fitted to Alibaba 2023", build=bursts),
     "S5": Row(title="4,000 jobs a day", build=stream),
