@@ -128,7 +128,7 @@ class LiveLog:
     jobs: Sequence[str] = ()
     #: The one instance; "": all.
     instance_id: str = ""
-    #: (Job, attempt) that is not shown, since it was kept.
+    #: (Job, attempt) whose output is not shown, since it was kept.
     left_out: Collection[tuple[str, int]] = ()
     #: Hash of a stream and its event -> when it happened.
     _seen: dict[int, datetime] = field(default_factory=dict)
@@ -144,7 +144,10 @@ class LiveLog:
             self._seen[name] = event.at
             newest = max(newest, event.at)
             line = _read_line(event)
-            if line is not None and (line.job_id, line.attempt) not in self.left_out:
+            if line is None:
+                continue
+            # How an attempt ended is not among what was kept of its output.
+            if line.event == JOB_USED or (line.job_id, line.attempt) not in self.left_out:
                 yield line
         self.since = max(self.since, newest - LATE_BY)
         self._seen = {name: at for name, at in self._seen.items() if at >= self.since}

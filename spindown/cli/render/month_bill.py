@@ -7,7 +7,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spindown.cli.render.saving import ALL_IN, SAVED, format_item_cost, say_saving, say_usd
+from spindown.cli.render.saving import (
+    ALL_IN,
+    FEW_ITEMS,
+    SAVED,
+    format_item_cost,
+    say_saving,
+    say_usd,
+)
 from spindown.cli.render.table import make_table
 from spindown.domain.month_bill import (
     BillRow,
@@ -58,7 +65,8 @@ def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
 
 
 def _item_cost(row: BillRow) -> str:
-    return format_item_cost(row.dollars / row.items) if row.items and row.dollars > 0.0 else ""
+    is_told = row.items is not None and row.items >= FEW_ITEMS and row.dollars > 0.0
+    return format_item_cost(row.dollars / row.items) if row.items and is_told else ""
 
 
 def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:

@@ -79,10 +79,10 @@ def say_saving(saving: Saving, *, shortly: bool = False) -> str:
     """
     parts = []
     if (share := saving.against_on_demand) is not None:
-        other = "" if shortly else f" ({say_usd(saving.on_demand_dollars)} USD)"
+        other = "" if shortly else f" ({say_usd(saving.on_demand_dollars)} USD there)"
         parts.append(f"{_share(share)} on demand{other}")
     if saving.warm_dollars is not None and (share := saving.against_warm) is not None:
-        other = "" if shortly else f" ({say_usd(saving.warm_dollars)} USD)"
+        other = "" if shortly else f" ({say_usd(saving.warm_dollars)} USD there)"
         parts.append(f"{_share(share)} {_warm(saving)}{other}")
     elif saving.is_early and parts:
         parts.append("too early to say against kept warm")

@@ -151,6 +151,17 @@ def test_an_attempt_that_was_kept_is_not_shown_again(scene: Scene) -> None:
     assert scene.looks() == ["running"]
 
 
+def test_how_a_kept_attempt_ended_is_shown(scene: Scene) -> None:
+    keep_log("j", 1, b"kept\n", scene.store)
+    scene.leave(claimed_at=scene.clock.now())
+    scene.says("kept", epoch=1)
+    row = {"event": "job_used", "job_id": "j", "epoch": 1, "summary": "completed after 3 s"}
+    scene.log.put("i-1", scene.clock.now(), json.dumps(row))
+    scene.live = begin_live(scene.log, ["j"], scene.store, {("j", 1)}, scene.clock.now())
+
+    assert scene.looks() == ["completed after 3 s"]
+
+
 def test_a_running_attempt_is_read_from_its_claim(scene: Scene) -> None:
     scene.leave(claimed_at=scene.clock.now())
     scene.says("hours ago")
