@@ -29,7 +29,7 @@ from tests.builders import (
 )
 
 #: Boot 6 min, 100 items a job, a T4 does 1000 an hour, drain within an hour.
-KNOWLEDGE = Knowledge(boots=(360.0,), jobs=job_sizes(100.0))
+KNOWLEDGE = Knowledge(boots=(360.0,), check_ins=(360.0,), jobs=job_sizes(100.0))
 POLICY = a_policy(max_workers=50, throughput_estimate=1000.0)
 
 

@@ -116,8 +116,8 @@ def test_a_reason_tells_for_how_long(worker: Worker, reason: Reason) -> None:
 def test_slow_boots_earn_more_time_to_check_in() -> None:
     worker = a_booting_worker(age=minutes(29))
 
-    assert not reaped(worker, knowledge=Knowledge(boots=(900.0,))).condemn
-    assert reaped(worker, knowledge=Knowledge(boots=(800.0,))).condemn
+    assert not reaped(worker, knowledge=Knowledge(check_ins=(900.0,))).condemn
+    assert reaped(worker, knowledge=Knowledge(check_ins=(800.0,))).condemn
 
 
 def test_a_busy_worker_past_its_lifetime_is_only_reported() -> None:
