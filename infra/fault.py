@@ -12,7 +12,6 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from spindown.config import Config
-from spindown.config.deployment import DeploymentConfig
 from spindown.contract import tag
 from spindown.infra.iam.fault import interrupt_spot, trusted_experiments
 from spindown.infra.iam.statement import make_role
@@ -34,14 +33,15 @@ class FaultStack(DeploymentStack):
         name = config.deployment.name
         for workload in workloads_to_verify(config):
             below = Construct(self, f"Workload-{workload}")
+            ours = tag.whose(name, workload, home=config.deployment.region)
             role = make_role(
                 below,
                 what=("fault", workload),
                 description=f"Interrupts machines of {workload} of Spindown deployment {name}",
                 trusted=trusted_experiments(),
-                statements=interrupt_spot(_whose(config.deployment, workload)),
+                statements=interrupt_spot(ours),
             )
-            _add_template(below, _whose(config.deployment, workload), role)
+            _add_template(below, ours, role)
 
 
 def workloads_to_verify(config: Config) -> list[str]:
@@ -49,12 +49,6 @@ def workloads_to_verify(config: Config) -> list[str]:
     if not config.deployment.fault_injection:
         return []
     return [name for name, one in sorted(config.workloads.items()) if one.run.verify]
-
-
-def _whose(deployment: DeploymentConfig, workload: str) -> Mapping[str, str]:
-    """Return the tags that only instances of the workload bear, as ``tag.whose`` does."""
-    home = {tag.DEPLOYMENT: deployment.name, tag.REGION: deployment.region}
-    return {**home, tag.WORKLOAD: workload}
 
 
 def _add_template(scope: Construct, ours: Mapping[str, str], role: iam.Role) -> None:

@@ -84,13 +84,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("JobsRouted", _COUNT, (), _INTAKE, "Messages sent to the queue of their shape."),
     ("JobsNotRouted", _COUNT, (), _INTAKE, "Messages that could not be routed yet."),
     ("JobsRerouted", _COUNT, (), _WORKER, "Jobs handed to a machine of another shape."),
-    (
-        "WaitSeconds",
-        _SECONDS,
-        (),
-        _WORKER,
-        "From a message sent to its first item with code.",
-    ),
+    ("WaitSeconds", _SECONDS, (), _WORKER, "From a message sent to its first item with code."),
     ("JobSeconds", _SECONDS, (), _WORKER, "Time in which a job was worked on, over all epochs."),
     ("CommitSeconds", _SECONDS, (), _WORKER, "Time that one commit took."),
     # What does it cost?
@@ -111,13 +105,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("InstancesLaunched", _COUNT, (), _SCALER, "Instances that launches gave."),
     ("GpuPercent", _PERCENT, (), _SCALER, "Time in which GPUs of busy workers computed."),
     ("VramPercent", _PERCENT, (), _SCALER, "Memory of their GPUs that was used at the most."),
-    (
-        "BootSeconds",
-        _SECONDS,
-        (),
-        _WORKER,
-        "From the launch to the first item with code.",
-    ),
+    ("BootSeconds", _SECONDS, (), _WORKER, "From the launch to the first item with code."),
     # What went wrong?
     ("LaunchRequests", _COUNT, (OUTCOME,), _SCALER, "Launch calls by outcome."),
     ("Refusals", _COUNT, (POOL,), _SCALER, "Refusals of EC2's by pool."),

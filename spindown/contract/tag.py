@@ -47,12 +47,12 @@ MEMORY = "spindown:memory-mib"
 HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})
 
 
-def whose(deployment: DeploymentSettings, workload: str) -> Mapping[str, str]:
+def whose(deployment: str, workload: str, *, home: str) -> Mapping[str, str]:
     """Return the tags that only instances of this workload of this deployment bear.
 
-    Home is one of them: a deployment of another region may have the same name, and launch here.
+    The home region is one of them: a deployment of another may have the same name, and launch here.
     """
-    return {DEPLOYMENT: deployment.name, WORKLOAD: workload, REGION: deployment.region}
+    return {DEPLOYMENT: deployment, WORKLOAD: workload, REGION: home}
 
 
 def home_tags(deployment: DeploymentSettings, workload: WorkloadSettings) -> Mapping[str, str]:

@@ -80,7 +80,8 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     ours: Mapping[str, str] = {}
     is_heard, view, queue = False, LedgerView(), NOTHING_WAITS
     with _noted("settings", unread):
-        ours = tag.whose(ports.deployment(), workload)
+        deployment = ports.deployment()
+        ours = tag.whose(deployment.name, workload, home=deployment.region)
         settings, _ = ports.settings.workload(workload)
     # In this order: what was launched before the edit was heard of is in what is read after.
     with _noted("ledger", unread):

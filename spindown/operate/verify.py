@@ -209,11 +209,16 @@ def find_template(workload: str, ports: VerifyPorts) -> str:
         Throttled: ask again.
     """
     try:
-        return ports.faults.find(tag.whose(ports.control.deployment(), workload))
+        return ports.faults.find(_tags_of(workload, ports))
     except Throttled:
         raise
     except SpindownError:
         return ""
+
+
+def _tags_of(workload: str, ports: VerifyPorts) -> Mapping[str, str]:
+    deployment = ports.control.deployment()
+    return tag.whose(deployment.name, workload, home=deployment.region)
 
 
 T = TypeVar("T")
@@ -382,9 +387,8 @@ class Verification:
         return [one for region in sorted(self._regions) for one in self._described_in(region)]
 
     def _described_in(self, region: str) -> Sequence[InstanceView]:
-        control = self.ports.control
-        ours = tag.whose(control.deployment(), self.workload)
-        return control.compute.instances(region=region, tags=ours)
+        ours = _tags_of(self.workload, self.ports)
+        return self.ports.control.compute.instances(region=region, tags=ours)
 
     def _look_at_machines(self, now: datetime) -> None:
         """Note what EC2 describes, and what the ledger says of it."""

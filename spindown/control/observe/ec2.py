@@ -158,7 +158,8 @@ def _instances(
 
 
 def _our_tags(facts: TickFacts) -> Mapping[str, str]:
-    return tag.whose(facts.deployment, facts.workload)
+    deployment = facts.deployment
+    return tag.whose(deployment.name, facts.workload, home=deployment.region)
 
 
 def question_due(facts: TickFacts, fleet: Fleet, *, is_launch_due: bool) -> str:
