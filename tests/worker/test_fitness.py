@@ -20,18 +20,32 @@ H100 = "0, NVIDIA H100 80GB HBM3, 81559"
 ECC = "ecc.errors.uncorrected.volatile.total"
 
 
+ROWS = {"remapped_rows.failure": "No|No", "retired_pages.pending": "No|No"}
+SOUND = {ECC: "0", "remapped_rows.failure": "No", "retired_pages.pending": "No"}
+
+
 def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
     """Answer as nvidia-smi does; a field that is not told is one that the driver does not know."""
 
     def ask(arguments: Sequence[str]) -> str:
-        query = arguments[0].removeprefix("--query-gpu=")
-        assert arguments[1:] == ["--format=csv,noheader,nounits"]
-        if query == "index,name,memory.total":
-            return basic + "\n"
-        field = query.removeprefix("index,")
-        if health is None or field not in health:
-            raise subprocess.CalledProcessError(2, "nvidia-smi", f'Field "{field}" is not valid')
-        return "".join(f"{n}, {value}\n" for n, value in enumerate(health[field].split("/")))
+        index, *fields = arguments[0].removeprefix("--query-gpu=").split(",")
+        assert (index, arguments[1:]) == ("index", ["--format=csv,noheader,nounits"])
+        lines = basic.splitlines()
+        told = [line.split(", ", 1) for line in lines]
+        if fields[:2] == ["name", "memory.total"]:
+            answer, fields = lines, fields[2:]
+        else:
+            answer = [number for number, _ in told]
+        for field in fields:
+            if health is None or field not in health:
+                raise subprocess.CalledProcessError(
+                    2, "nvidia-smi", f'Field "{field}" is not valid'
+                )
+            answer = [
+                f"{line}, {value}"
+                for line, value in zip(answer, health[field].split("|"), strict=True)
+            ]
+        return "\n".join(answer) + "\n"
 
     return ask
 
@@ -67,7 +81,7 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
         pytest.param(Equipment(gpus=0.5), answering("0, L4, 11500"), None, id="a part of a GPU"),
         pytest.param(
             Equipment(gpus=2),
-            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/3"}),
+            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0|3"}),
             ("GPU 1", f"({ECC} is 3)"),
             id="memory errors",
         ),
@@ -84,6 +98,12 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
             id="a row that is lost",
         ),
         pytest.param(
+            Equipment(gpus=2),
+            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0|2", **ROWS}),
+            ("GPU 1", f"({ECC} is 2)"),
+            id="memory errors, of a driver that knows all",
+        ),
+        pytest.param(
             Equipment(gpus=1),
             answering("0, Tesla T4, [GPU requires reset]"),
             ("GPU 0", "[GPU requires reset]"),
@@ -91,7 +111,7 @@ def answering(basic: str, health: Mapping[str, str] | None = None) -> Ask:
         ),
         pytest.param(
             Equipment(gpus=2),
-            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0/[GPU is lost]"}),
+            answering(f"{T4}\n1, Tesla T4, 15360", {ECC: "0|[GPU is lost]"}),
             ("GPU 1", "[GPU is lost]"),
             id="a GPU that has fallen off its bus",
         ),
@@ -109,6 +129,17 @@ def test_says_what_is_wrong_with_the_gpus(
     found = find_fault(bought, ask, is_there=True, is_installed=True)
     assert (found is None) is (says is None)
     assert all(part in str(found) for part in says or ())
+
+
+def test_a_driver_that_knows_all_is_asked_once() -> None:
+    asked = []
+
+    def ask(arguments: Sequence[str]) -> str:
+        asked.append(arguments)
+        return answering(H100, SOUND)(arguments)
+
+    assert find_fault(Equipment(gpus=1), ask, is_there=True, is_installed=True) is None
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

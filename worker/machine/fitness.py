@@ -11,6 +11,7 @@ import math
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,13 +62,13 @@ def find_fault(bought: Equipment, ask: Ask, *, is_there: bool, is_installed: boo
     if not is_installed:
         return "the GPU has no driver: nvidia-smi is not installed"
     try:
-        lines = _rows(ask([f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]))
+        lines, health = _read(ask)
     except subprocess.CalledProcessError as exc:
         said = " ".join(f"{exc.stdout or ''} {exc.stderr or ''}".split())
         return f"nvidia-smi failed ({exc.returncode}): {said[:300]}"
     except (OSError, subprocess.SubprocessError) as exc:
         return f"nvidia-smi gives no answer: {exc}"
-    return _find_shortage(bought, lines) or _find_broken_memory(ask)
+    return _find_shortage(bought, lines) or _find_broken_memory(health)
 
 
 def _find_shortage(bought: Equipment, lines: Sequence[Sequence[str]]) -> str | None:
@@ -85,18 +86,39 @@ def _find_shortage(bought: Equipment, lines: Sequence[Sequence[str]]) -> str | N
     return None
 
 
-def _find_broken_memory(ask: Ask) -> str | None:
-    for field, what in _HEALTH.items():
-        try:
-            lines = _rows(ask([f"--query-gpu=index,{field}", "--format=csv,noheader,nounits"]))
-        except (OSError, subprocess.SubprocessError):
+def _read(ask: Ask) -> tuple[list[list[str]], list[tuple[str, str, str]]]:
+    """Return index, name and memory of each GPU, and (field, index, value) of its health.
+
+    By one question if the driver knows all fields: where it does not stay awake, each start of
+    nvidia-smi wakes all GPUs (NVIDIA, "Driver Persistence").
+    """
+    try:
+        lines = _rows(ask(_question(_QUERY, *_HEALTH)))
+    except subprocess.CalledProcessError:
+        lines, told = _rows(ask(_question(_QUERY))), []
+        for field in _HEALTH:
             # A driver that does not know the question says nothing of its GPU.
-            continue
-        for line in lines:
-            if _is_gone(line[1]):
-                return f"GPU {line[0]} answers only {line[1]}"
-            if len(line) > 1 and (line[1].lower() in {"yes", "pending"} or _number(line[1]) > 0):
-                return f"GPU {line[0]} has {what} ({field} is {line[1]})"
+            with suppress(OSError, subprocess.SubprocessError):
+                rows = _rows(ask(_question("index", field)))
+                told += [(field, line[0], line[1]) for line in rows]
+        return lines, told
+    return lines, [
+        (field, line[0], value)
+        for line in lines
+        for field, value in zip(_HEALTH, line[3:], strict=False)
+    ]
+
+
+def _question(*fields: str) -> Sequence[str]:
+    return [f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+
+
+def _find_broken_memory(health: Sequence[tuple[str, str, str]]) -> str | None:
+    for field, index, value in health:
+        if _is_gone(value):
+            return f"GPU {index} answers only {value}"
+        if value.lower() in {"yes", "pending"} or _number(value) > 0:
+            return f"GPU {index} has {_HEALTH[field]} ({field} is {value})"
     return None
 
 
