@@ -9,6 +9,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from spindown.config import Config
+from spindown.config.form import Architecture
 from spindown.config.need import needed_endpoints
 from spindown.contract.codec import encode
 from spindown.contract.settings import (
@@ -76,6 +77,16 @@ def _needed_by_workers(config: Config) -> frozenset[str]:
     return frozenset[str]().union(*each)
 
 
+def _installed_on(config: Config) -> frozenset[Architecture]:
+    """Return the architectures of instances that may install themselves."""
+    return frozenset(
+        architecture
+        for one in config.workloads.values()
+        if one.image.mode != "ami"
+        for architecture in one.requirements.architectures
+    )
+
+
 class CoreStack(DeploymentStack):
     """``{deployment}-core``: ledger, bucket, network, functions, and each workload."""
 
@@ -110,7 +121,12 @@ class CoreStack(DeploymentStack):
             topic=AlarmTopic(
                 self, "Alarms", deployment=deployment.name, email=deployment.alarm_email
             ),
-            kit=KitArchive(self, "Kit", assets=synthesizer),
+            kit=KitArchive(
+                self,
+                "Kit",
+                assets=synthesizer,
+                architectures=_installed_on(config) if target is Target.LAMBDA else (),
+            ),
             assets=synthesizer,
         )
         log_connections(self, shared.network, deployment)

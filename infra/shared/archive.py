@@ -10,14 +10,17 @@ with the archives of the release before, and those that run may start their work
 
 import hashlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 
-from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stage
+from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stack, Stage
 from constructs import Construct
 
 from spindown.config import WorkloadConfig
 from spindown.config.archive import pack_workload, read_version
-from spindown.contract.image import Kit
+from spindown.config.form import Architecture
+from spindown.contract.image import Kit, UvBinary
+from spindown.infra.shared.pinned_uv import MACHINES, fetch_uv
 from spindown.infra.shared.worker_kit import pack_kit
 
 
@@ -36,6 +39,7 @@ class Archive(Construct):
         folder: str,
         label: str,
         assets: IStackSynthesizer,
+        suffix: str = ".zip",
     ) -> None:
         """Add ``data`` to a folder of the bucket of assets; the upload calls it ``label``."""
         super().__init__(scope, construct_id)
@@ -44,7 +48,7 @@ class Archive(Construct):
         stage = Stage.of(self)
         assert stage is not None  # noqa: S101 - an app is a stage, and every stack is in one
         # All stages of an app share a folder of assets; each has one of its own for manifests.
-        path = Path(stage.asset_outdir) / f"asset.{self.digest}.zip"
+        path = Path(stage.asset_outdir) / f"asset.{self.digest}{suffix}"
         path.write_bytes(data)
         place = assets.add_file_asset(
             # The key is made of it, and so it may name a folder.
@@ -56,28 +60,57 @@ class Archive(Construct):
         )
         #: Where the archive lies, as ``s3://bucket/key``.
         self.uri = f"s3://{place.bucket_name}/{place.object_key}"
-        releases = place.object_key.replace(f"{self.digest}{path.suffix}", "*")
+        releases = place.object_key.replace(f"{self.digest}{suffix}", "*")
         #: The ARN of that object and of those that other releases have in its folder.
         self.releases_arn = f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{releases}"
 
 
 class KitArchive(Archive):
-    """The kit, one for all workloads."""
+    """The kit, one for all workloads, and beside it the uv that installs from it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, assets: IStackSynthesizer) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        assets: IStackSynthesizer,
+        architectures: Collection[Architecture] = (),
+    ) -> None:
+        """Add it; ``architectures``: of the instances that install it, which are given uv.
+
+        Where CDK makes no packages, as for a stack that it does not deploy, uv is not fetched.
+        """
+        folder = "spindown/kit"
         super().__init__(
             scope,
             construct_id,
             data=pack_kit(),
-            folder="spindown/kit",
+            folder=folder,
             label="Worker kit",
             assets=assets,
         )
+        is_made = Stack.of(self).bundling_required
+        found = {one: fetch_uv(one) for one in sorted(architectures) if is_made}
+        self._uv = {
+            MACHINES[architecture]: Archive(
+                self,
+                f"Uv-{architecture}",
+                data=data,
+                folder=folder,
+                label=f"uv for {architecture}",
+                assets=assets,
+                # Without one CDK would take the digest for it.
+                suffix=".bin",
+            )
+            for architecture, data in found.items()
+            if data is not None
+        }
 
     @property
     def kit(self) -> Kit:
         """Return the kit's address and digest, as user data names them."""
-        return Kit(uri=self.uri, sha256=self.digest)
+        uv = {machine: UvBinary(one.uri, one.digest) for machine, one in self._uv.items()}
+        return Kit(uri=self.uri, sha256=self.digest, uv=uv)
 
 
 class CodeArchive(Archive):

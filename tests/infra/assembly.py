@@ -115,7 +115,7 @@ def make_app(
     directory: Path,
     *,
     checked: bool = False,
-    context: Mapping[str, str] | None = None,
+    context: Mapping[str, Any] | None = None,
 ) -> App:
     """Return an app whose functions' package is not made."""
     given = {"config": str(project), "aws:cdk:bundling-stacks": [], **(context or {})}

@@ -2,9 +2,10 @@
 
 import hashlib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
-from spindown.contract.image import Kit
+from spindown.contract.image import Kit, UvBinary
 from tests.worker_system.kit import Stubs
 
 _CODE = b"code"
@@ -45,6 +46,13 @@ class Machine:
         #: What the last script has printed.
         self.said = ""
 
+    def add_uv(self, machine: str) -> Kit:
+        """Put a uv beside the kit, for what ``uname -m`` says; return the kit that names both."""
+        data = b"#!/bin/sh\n"
+        (self.directory / "uv.bin").write_bytes(data)
+        uv = UvBinary("s3://assets/uv.bin", hashlib.sha256(data).hexdigest())
+        return replace(self.kit, uv={machine: uv})
+
     def make_kit(self, install: str) -> Kit:
         """Write the kit that is fetched, with this install.sh."""
         path = self.directory / "kit.zip"
@@ -63,8 +71,8 @@ class Machine:
 
     @property
     def fetched(self) -> list[str]:
-        """Return the names under which what was fetched from S3 is kept."""
-        return [call.split("/")[-1] for call in self.stubs.calls_of("aws")]
+        """Return the names under which what was fetched from S3 is kept; nobody is first."""
+        return sorted(call.split("/")[-1] for call in self.stubs.calls_of("aws"))
 
     def tamper(self) -> None:
         """Put other bytes where the code lies."""

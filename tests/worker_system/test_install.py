@@ -39,7 +39,11 @@ class Prefix:
     def install(self, *options: object) -> int:
         options = ("--root", self.root, "--uv", find_uv_bin(), "--offline", *options)
         done = self.stubs.run(
-            self.kit / "system" / "install.sh", *options, AWS_SESSION_TOKEN="the operator's"
+            self.kit / "system" / "install.sh",
+            *options,
+            AWS_SESSION_TOKEN="the operator's",
+            # Where it is memory, large packages have no room in it.
+            TMPDIR="/nonexistent",
         )
         self.said = done.stdout + done.stderr
         return done.returncode
@@ -125,6 +129,28 @@ def test_the_user_s_packages_win_for_the_user_s_code_alone(prefix: Prefix, tmp_p
     assert prefix.run_user_code("-c", "import boto3; print(boto3.KIND)") == "theirs"
     assert prefix.run_worker("-c", "import boto3; print(hasattr(boto3, 'KIND'))") == "False"
     assert str(prefix.home) in prefix.run_user_code("-c", SHOW_ORIGIN.format("spindown.user"))
+
+
+def test_packages_are_linked_on_the_disk_where_they_stay(prefix: Prefix, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    tell = f'echo "$UV_LINK_MODE $UV_CACHE_DIR" >>"{told}"'
+    prefix.stubs.add("uv", f'{tell}\nexec {find_uv_bin()} "$@"')
+    uv = prefix.stubs.directory / "uv"
+    wheel = make_wheel(tmp_path, "theirs", {"theirs.py": ""})
+    needs: dict[str, str | bytes] = {
+        "needs.txt": f"./{wheel.name}\n",
+        wheel.name: wheel.read_bytes(),
+    }
+    code = zip_code(tmp_path / "code.zip", needs, requirements="needs.txt")
+
+    status = prefix.install("--uv", uv, "--code", code)
+
+    assert status == 0, prefix.said
+    lines = [line.split() for line in told.read_text().splitlines()]
+    assert {mode for mode, _ in lines} == {"hardlink"}
+    assert all(cache.startswith(f"{prefix.home}/") for _, cache in lines)
+    # Who builds the code's packages has a cache of its own.
+    assert len({cache for _, cache in lines}) == 2
 
 
 def test_code_without_requirements_needs_none(prefix: Prefix, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spindown.contract.image import Kit, render_bake, render_user_data
+from spindown.contract.image import Kit, UvBinary, render_bake, render_user_data
 from tests.worker_system.kit import SYSTEM
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 SCRIPTS = sorted(SYSTEM.glob("*.sh"))
-KIT = Kit(uri="s3://bucket/kit.zip", sha256="0" * 64)
+UV = UvBinary("s3://bucket/uv.bin", "0" * 64)
+KIT = Kit(uri="s3://bucket/kit.zip", sha256="0" * 64, uv={"aarch64": UV, "x86_64": UV})
 
 
 def complaints(script: Path) -> str:

@@ -1,11 +1,14 @@
 """User data, run: what it asks for in which order, and that whatever fails ends the instance."""
 
+import platform
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from spindown.contract.image import Kit, render_user_data
+from spindown.contract.image import Kit, UvBinary, render_user_data
+from spindown.infra.shared.pinned_uv import MACHINES
 from tests.worker_system.kit import USER_DATA_BYTES_MAX
 from tests.worker_system.machine import START, Machine
 
@@ -22,7 +25,7 @@ def test_an_instance_installs_the_kit_and_starts_both_services(
 
     assert status == 0, bootstrap.said
     assert "in eu-north-1" in bootstrap.said
-    assert bootstrap.fetched == ["kit.zip", "code.zip"]
+    assert bootstrap.fetched == ["code.zip", "kit.zip"]
     calls = bootstrap.stubs.calls
     (install,) = [n for n, call in enumerate(calls) if call.startswith("install.sh --code ")]
     assert [call for call in calls[install:] if call.startswith("systemctl")] == START
@@ -76,7 +79,9 @@ def test_whatever_fails_ends_the_instance(bootstrap: Machine, program: str, scri
     status = bootstrap.run(render_user_data(bootstrap.kit))
 
     assert status != 0
-    assert bootstrap.stubs.calls[-1] == "systemctl poweroff"
+    # What else is being fetched may try once more meanwhile.
+    calls = [call for call in bootstrap.stubs.calls if not call.startswith(("aws", "sleep"))]
+    assert calls[-1] == "systemctl poweroff"
     assert "could not become a worker" in bootstrap.said
 
 
@@ -101,14 +106,15 @@ def test_a_kit_that_is_not_the_one_deployed_is_not_installed(bootstrap: Machine)
 
 
 def test_credentials_may_come_some_seconds_late(bootstrap: Machine) -> None:
-    fails_twice = 'echo >>"$CALLS.tries"; test "$(wc -l <"$CALLS.tries")" -gt 2 || exit 1\n'
+    tries = '"$CALLS.${4##*/}"'
+    fails_twice = f"echo >>{tries}; test $(wc -l <{tries}) -gt 2 || exit 1\n"
     copies = f'cp "{bootstrap.directory}/${{4##*/}}" "$5"'
     bootstrap.stubs.add("aws", fails_twice + copies)
 
     status = bootstrap.run(render_user_data(bootstrap.kit))
 
     assert status == 0, bootstrap.said
-    assert bootstrap.stubs.calls_of("sleep") == ["2", "4"]
+    assert sorted(bootstrap.stubs.calls_of("sleep")) == ["2", "2", "4", "4"]
 
 
 def test_an_instance_that_will_not_shut_down_is_cut_off(bootstrap: Machine) -> None:
@@ -122,17 +128,49 @@ def test_an_instance_that_will_not_shut_down_is_cut_off(bootstrap: Machine) -> N
     ]
 
 
-def test_a_complete_kit_is_installed_without_an_index(bootstrap: Machine) -> None:
-    kit = Kit(uri=bootstrap.kit.uri, sha256=bootstrap.kit.sha256, is_complete=True)
+def test_an_instance_takes_the_uv_of_its_processor(bootstrap: Machine) -> None:
+    status = bootstrap.run(render_user_data(bootstrap.add_uv(platform.machine())))
+
+    assert status == 0, bootstrap.said
+    assert bootstrap.fetched == ["code.zip", "kit.zip", "uv"]
+    (call,) = bootstrap.stubs.calls_of("install.sh")
+    assert re.fullmatch(r"--uv \S+/uv --code \S+/code.zip", call)
+
+
+def test_an_instance_without_a_uv_of_its_own_fetches_none(bootstrap: Machine) -> None:
+    status = bootstrap.run(render_user_data(bootstrap.add_uv("riscv64")))
+
+    assert status == 0, bootstrap.said
+    (call,) = bootstrap.stubs.calls_of("install.sh")
+    assert call.startswith("--code ")
+
+
+def test_a_uv_that_is_not_the_one_deployed_is_not_run(bootstrap: Machine) -> None:
+    kit = bootstrap.add_uv(platform.machine())
+    (bootstrap.directory / "uv.bin").write_text("#!/bin/sh\n: of somebody else\n")
 
     bootstrap.run(render_user_data(kit))
 
-    (call,) = bootstrap.stubs.calls_of("install.sh")
-    assert call.endswith(" --offline")
+    assert bootstrap.is_ended
+    assert not bootstrap.stubs.calls_of("install.sh")
+
+
+def test_what_is_fetched_is_fetched_side_by_side(bootstrap: Machine) -> None:
+    # Each waits until all have begun, and fails at its first try if they do not.
+    met = """until test "$(wc -l <"$CALLS.begun")" -ge 3; do :; done"""
+    meet = f"echo >>\"$CALLS.begun\"; timeout 60 sh -c '{met}' || exit 1\n"
+    bootstrap.stubs.add("aws", f'{meet}cp "{bootstrap.directory}/${{4##*/}}" "$5"')
+
+    status = bootstrap.run(render_user_data(bootstrap.add_uv(platform.machine())))
+
+    assert status == 0, bootstrap.said
+    assert not bootstrap.stubs.calls_of("sleep")
 
 
 def test_user_data_fits_with_room_for_tokens() -> None:
-    kit = Kit(uri="s3://" + "b" * 63 + "/" + "k" * 1024, sha256="0" * 64, is_complete=True)
+    uri = "s3://" + "b" * 63 + "/" + "k" * 1024
+    uv = {machine: UvBinary(uri, "0" * 64) for machine in MACHINES.values()}
+    kit = Kit(uri=uri, sha256="0" * 64, uv=uv)
 
     assert len(render_user_data(kit).encode()) < USER_DATA_BYTES_MAX / 2
 

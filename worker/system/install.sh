@@ -28,9 +28,13 @@ while [ $# -gt 0 ]; do
 done
 kit=$(cd "$(dirname "$0")/.." && pwd)
 home=$root/opt/spindown
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-export UV_CACHE_DIR="${UV_CACHE_DIR:-$scratch/uv-cache}" UV_LINK_MODE=copy
+mkdir -p "$home"
+# On the disk on which all will lie, where packages are linked to their places: a copy would write
+# each byte twice, and a boot waits for the disk. In /tmp, which is memory on Amazon Linux 2023
+# (its release notes), large packages would have no room.
+scratch=$(mktemp -d "$home/scratch.XXXXXX")
+trap 'wait; rm -rf "$scratch"' EXIT
+export UV_CACHE_DIR="$scratch/uv-cache" UV_LINK_MODE=hardlink
 export UV_PYTHON_INSTALL_DIR="$home/python" PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
 step() { echo "spindown install: $*"; }
@@ -159,7 +163,7 @@ add() {
 # runs more of it. So their own user installs them, whom nothing here belongs to and who cannot reach
 # the credentials of this instance.
 install_requirements() {
-    step "the code's requirements${wheels:+, from wheels only}"
+    step "the code's requirements meanwhile${wheels:+: from wheels only}"
     build=$scratch/build
     mkdir "$build"
     chmod 711 "$scratch"
@@ -186,18 +190,22 @@ install_requirements() {
     fi
 }
 
-step "the worker"
-"$uv" venv --quiet --clear --python '>=3.11' "$home/worker"
-add "$home/worker/bin/python" --require-hashes --only-binary :all: -r "$kit/locks/worker.txt"
-add "$home/worker/bin/python" --no-deps "$kit"/wheels/spindown-*.whl
+install_worker() {
+    add "$home/worker/bin/python" --require-hashes --only-binary :all: -r "$kit/locks/worker.txt"
+    add "$home/worker/bin/python" --no-deps "$wheel"
+}
 
+step "the worker"
+for wheel in "$kit"/wheels/spindown-*.whl; do :; done
+"$uv" venv --quiet --clear --python '>=3.11' "$home/worker"
 # The user's code has an environment of its own, in which its packages win over the worker's: so
 # no requirement can break the worker, and the child still finds Spindown.
-step "the user's code"
 "$uv" venv --quiet --clear --python "$home/worker/bin/python" "$home/run"
 packages='import sysconfig; print(sysconfig.get_path("purelib"))'
 "$home/worker/bin/python" -c "$packages" > \
     "$("$home/run/bin/python" -c "$packages")/spindown-worker.pth"
+install_worker &
+worker=$!
 if [ -n "$code" ]; then
     "$home/worker/bin/python" -m zipfile -e "$code" "$scratch/code"
     tell="import sys; from pathlib import Path
@@ -205,7 +213,7 @@ from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec, ecr_registry
 spec = decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes())
 wheels = '' if spec.allow_source_builds else 'wheels'
 print(spec.requirements or '', ecr_registry(spec.image) or '', wheels, sep='|')"
-    told=$("$home/worker/bin/python" -c "$tell" "$scratch/code")
+    told=$(PYTHONPATH=$wheel "$home/worker/bin/python" -c "$tell" "$scratch/code")
     requirements=${told%%|*} told=${told#*|}
     registry=${told%%|*} wheels=${told#*|}
     if [ -n "$requirements" ]; then install_requirements; fi
@@ -220,6 +228,7 @@ print(spec.requirements or '', ecr_registry(spec.image) or '', wheels, sep='|')"
             >"$root/var/lib/spindown/.docker/config.json"
     fi
 fi
+wait "$worker"
 
 step "check"
 "$home/system/smoke.sh"

@@ -4,7 +4,7 @@
 #
 #   run-build.sh HOME PROGRAM ARGUMENT...
 set -eu
-export HOME="$1" TMPDIR="$1" UV_CACHE_DIR="$1/cache" UV_LINK_MODE=copy
+export HOME="$1" TMPDIR="$1" UV_CACHE_DIR="$1/cache" UV_LINK_MODE=hardlink
 shift
 # Whoever makes an image by hand may have credentials of his own.
 for name in $(env | sed -n 's/^\(AWS_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$name"; done

@@ -13,7 +13,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.resources import files
 
@@ -36,6 +36,15 @@ STAMP_TAG = "spindown:stamp"
 DISK_KEY = "alias/aws/ebs"
 
 
+@dataclass(frozen=True, slots=True)
+class UvBinary:
+    """uv as it was uploaded, for one kind of processor."""
+
+    #: ``s3://bucket/key``; the worker's role may read it.
+    uri: str
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """A kit as it was uploaded: a zip archive (``infra.shared.worker_kit``)."""
@@ -43,9 +52,8 @@ class Kit:
     #: ``s3://bucket/key``; the worker's role may read it.
     uri: str
     sha256: str
-    #: Every wheel that a start needs is in it, those of the workload's requirements as well, so
-    #: that no package index is asked.
-    is_complete: bool = False
+    #: The uv that installs from it, by what ``uname -m`` says of a processor; none: pip fetches it.
+    uv: Mapping[str, UvBinary] = field(default_factory=dict)
 
 
 def make_stamp(kit: Kit, code_digest: str | None) -> str:
@@ -123,7 +131,10 @@ def _describe(kit: Kit | None) -> dict[str, str]:
     return {
         "kit_uri": shlex.quote(kit.uri),
         "kit_sha256": shlex.quote(kit.sha256),
-        "options": " --offline" if kit.is_complete else "",
+        "uv": "".join(
+            f"    {machine}) uv={shlex.quote(one.uri)} uv_sha256={shlex.quote(one.sha256)} ;;\n"
+            for machine, one in sorted(kit.uv.items())
+        ),
     }
 
 

@@ -1,0 +1,54 @@
+"""The uv by which instances install: fetched where one deploys, so that none needs pip for it.
+
+It is the binary of the wheel that locks/bootstrap.txt pins, so its bytes are the same whoever
+deploys, and the wheel of Spindown does not carry it.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from uv import find_uv_bin
+
+from spindown.config.form import Architecture
+from spindown.infra.shared.worker_kit import PACKAGE
+
+#: Architecture -> what ``uname -m`` and the platforms of wheels call it.
+MACHINES: Mapping[Architecture, str] = {"x86_64": "x86_64", "arm64": "aarch64"}
+
+_LOCK = PACKAGE / "locks" / "bootstrap.txt"
+#: Older than the glibc of any image that has Python 3.9.
+_PLATFORM = "manylinux_2_17"
+#: Seconds.
+_FETCHED_WITHIN = 300.0
+
+
+def fetch_uv(architecture: Architecture) -> bytes | None:
+    """Return the binary; None if it cannot be fetched, which is said in one line.
+
+    Instances then fetch it themselves.
+    """
+    with TemporaryDirectory() as directory:
+        command = [
+            *(find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"),
+            *("--require-hashes", f"--requirement={_LOCK}", f"--target={directory}"),
+            *("--python", sys.executable),
+            f"--python-platform={MACHINES[architecture]}-{_PLATFORM}",
+        ]
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=_FETCHED_WITHIN
+            )
+            failed = done.stderr if done.returncode else ""
+        except subprocess.TimeoutExpired as exc:
+            failed = str(exc)
+        if not failed:
+            return (Path(directory) / "bin" / "uv").read_bytes()
+    sys.stderr.write(
+        f"spindown: instances with {architecture} fetch uv with pip, which takes seconds of each "
+        "install, since it could not be fetched here: make the package index reachable, then "
+        f"deploy again ({' '.join(failed.split())[-300:]})\n"
+    )
+    return None
