@@ -10,6 +10,8 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
+from spindown.cli.render import line
+
 # Examples may be slow on a busy machine, which says nothing about the code: no deadline, no
 # health check on time. A failure prints the blob that reproduces it. The proof looks for new
 # examples; the fast tests try the same ones each time, so that they fail for what was changed.
@@ -31,6 +33,9 @@ os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))
 # Each session of boto3 would read the models of its services anew, which takes longer than most
 # tests; here they share what one has read.
 botocore.session.create_loader = cache(botocore.session.create_loader)
+
+# What a test reads of stderr must not depend on how long a command was silent.
+line._FILE_SECONDS = 3600.0
 
 # A shell starts what runs in its background with Ctrl-C ignored. The processes under test would
 # inherit that, and the tests that interrupt one would wait for ever.

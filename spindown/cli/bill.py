@@ -71,15 +71,16 @@ def bill(  # noqa: PLR0913 - its options
         if one.pricing is not None and not one.pricing.has_addresses
     )
     metrics = _alarm_metrics(session)
-    found = read_month(
-        ledgers,
-        deployment=session.deployment.name,
-        start=start,
-        end=end,
-        now=now,
-        without_addresses=without,
-        alarm_metrics=metrics,
-    )
+    with session.told_if_slow():
+        found = read_month(
+            ledgers,
+            deployment=session.deployment.name,
+            start=start,
+            end=end,
+            now=now,
+            without_addresses=without,
+            alarm_metrics=metrics,
+        )
     compared, tags, source = None, frozenset[str](), ""
     if export is not None:
         with _files(session, export, start) as files:

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -14,7 +13,12 @@ from rich.console import RenderableType
 
 from spindown.cli import option
 from spindown.cli.group import make_group
-from spindown.cli.render.line import print_aside, print_line, told_if_slow
+from spindown.cli.render.line import (
+    noted_if_slow,
+    print_line,
+    told_by_steps,
+    told_if_slow,
+)
 from spindown.cli.render.table import make_table
 from spindown.contract.codec import encode
 from spindown.contract.name import is_entry
@@ -59,24 +63,20 @@ def up(
 ) -> None:
     """Start the local system in the background and deploy into it; again: deploy what changed."""
     require("local")
-    began = time.monotonic()
+    with told_by_steps() as tell:
+        tell(f"reading {config}")
+        from spindown import config as configuration  # noqa: PLC0415 - slow: the line comes first
 
-    def tell(step: str) -> None:
-        print_aside(f"{time.monotonic() - began:3.0f} s  {step} ...")
-
-    tell(f"reading {config}")
-    from spindown import config as configuration  # noqa: PLC0415 - slow: the line above comes first
-
-    # So a mistake in the file is told before anything else is.
-    configuration.load(config, named="--config")
-    status = daemon.start(
-        config,
-        scenario=scenario,
-        state=state,
-        port=port,
-        tick=None if tick is None else timedelta(seconds=tick),
-        tell=tell,
-    )
+        # So a mistake in the file is told before anything else is.
+        configuration.load(config, named="--config")
+        status = daemon.start(
+            config,
+            scenario=scenario,
+            state=state,
+            port=port,
+            tick=None if tick is None else timedelta(seconds=tick),
+            tell=tell,
+        )
     if as_json:
         print(json.dumps(encode(status)))
         return
@@ -102,7 +102,9 @@ def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
 @app.command("run")
 def run(
     workload: option.Workload,
-    items: Annotated[list[str], typer.Argument(help="Files, JSON values or texts: one batch.")],
+    items: Annotated[
+        list[str], typer.Argument(help="Files, folders of files, JSON values or texts: one batch.")
+    ],
     *,
     config: option.ConfigFile = option.CONFIG_FILE,
     params: Annotated[str, typer.Option(help="Parameters of the job, as JSON.")] = "{}",
@@ -124,9 +126,13 @@ def down(
     as_json: option.Json = False,
 ) -> None:
     """Stop the local system and everything that it runs; its queues and results are then gone."""
-    if not yes and (lost := _find_lost(state)):
-        typer.confirm(f"{lost} Go on? (--yes: do not ask)", abort=True, err=True)
-    was_up = daemon.stop(state)
+    if not yes:
+        with noted_if_slow("looking for results that would be lost ..."):
+            lost = _find_lost(state)
+        if lost:
+            typer.confirm(f"{lost} Go on? (--yes: do not ask)", abort=True, err=True)
+    with told_by_steps() as tell:
+        was_up = daemon.stop(state, tell)
     if as_json:
         print(json.dumps({"was_up": was_up}))
     else:

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.line import print_aside
+from spindown.cli.render.line import Tell, clear_note, noted_if_slow, print_aside
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends
 from spindown.contract.codec import encode
@@ -22,9 +22,14 @@ from spindown.contract.log import (
     USER_OUTPUT_LEFT_OUT,
     USER_OUTPUT_LIMIT,
     USER_PROGRESS,
+    followed_ids,
+    parent_id,
 )
-from spindown.error import BadInput, NotFound, printable
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.reason import ReasonCode
+from spindown.error import BadInput, NotFound, SpindownError, printable
 from spindown.job.result import JobProgress, read_progress
+from spindown.ledger import LedgerView
 from spindown.operate.log import (
     JobEnds,
     KeptLog,
@@ -36,9 +41,12 @@ from spindown.operate.log import (
     live_of_jobs,
     read_kept,
 )
+from spindown.reason_text import say_outcome
 
 #: From one look to the next, what it takes included, seconds.
 LOOK_SECONDS = 1.0
+#: Looks at the log to one at what is waited for.
+_LOOKS_A_NOTE = 3
 #: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
@@ -97,21 +105,48 @@ def show_jobs(
     source, now = session.log_source(workload), session.aws.clock.now()
     # What is kept of an attempt has no times.
     live = live_of_jobs(source, jobs, now) if screen.timestamps else None
-    for job_id in () if screen.timestamps else jobs:
-        for log in read_kept(job_id, store):
-            if log.text is not None:
-                kept.add((log.job_id, log.attempt))
-            screen.show_kept(log)
-    live = live or begin_live(source, jobs, store, kept, now)
-    if not follow:
-        screen.show(live)
-        found = {job_id: read_progress(job_id, store) for job_id in jobs}
-        screen.say_ends(found)
-        return found
-    ends = JobEnds(jobs, store)
-    _show_until_over(LogFollower(live, ends.look, session.aws.clock), screen, meanwhile)
+    with noted_if_slow("reading what is printed ...") as note:
+        for job_id in () if screen.timestamps else jobs:
+            for log in read_kept(job_id, store):
+                if log.text is not None:
+                    kept.add((log.job_id, log.attempt))
+                screen.show_kept(log)
+        live = live or begin_live(source, jobs, store, kept, now)
+        if not follow:
+            screen.show(live)
+            found = {job_id: read_progress(job_id, store) for job_id in jobs}
+            screen.say_ends(found)
+            return found
+        ends = JobEnds(jobs, store)
+
+        def say_now() -> str:
+            running = {name for job in jobs if job not in ends.ended for name in followed_ids(job)}
+            return say_awaited(session.ledger(workload).read(), running) if running else ""
+
+        follower = LogFollower(live, ends.look, session.aws.clock)
+        _show_until_over(follower, screen, note, say_now, meanwhile)
     screen.show_ends(ends.ended)
     return ends.ended
+
+
+def say_awaited(view: LedgerView, jobs: Collection[str]) -> str:
+    """Return in a clause what is waited for until jobs print something."""
+    for lease in view.leases:
+        if _is_of(lease.job_id, jobs):
+            return f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
+    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
+        last = max(booting, key=lambda worker: worker.launched_at)
+        return f"{last.instance_id} boots ({last.pool})"
+    if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
+        return f"{tried} waits to be tried again"
+    # What was decided last may be older than the jobs.
+    if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
+        return "waiting for a worker"
+    return f"waiting: {say_outcome(view.decision.outcome, view.decision.summary)}"
+
+
+def _is_of(job_id: str, jobs: Collection[str]) -> bool:
+    return not {job_id, parent_id(job_id)}.isdisjoint(jobs)
 
 
 def _show_instance(
@@ -119,21 +154,34 @@ def _show_instance(
 ) -> None:
     clock = session.aws.clock
     live = live_of_instance(session.log_source(workload), instance_id, clock.now())
-    if not follow:
-        screen.show(live)
-        return
+
+    def find_worker() -> Worker | None:
+        return session.ledger(workload).read().workers.get(instance_id)
 
     def has_ended() -> bool:
-        worker = session.ledger(workload).read().workers.get(instance_id)
+        worker = find_worker()
         return worker is None or worker.ended_at is not None
 
-    _show_until_over(LogFollower(live, has_ended, clock), screen)
+    def say_now() -> str:
+        worker = find_worker()
+        return f"{instance_id} is {worker.state}, and prints nothing yet" if worker else ""
+
+    with noted_if_slow("reading what is printed ...") as note:
+        if not follow:
+            screen.show(live)
+            return
+        _show_until_over(LogFollower(live, has_ended, clock), screen, note, say_now)
 
 
 def _show_until_over(
-    follower: LogFollower, screen: "Screen", meanwhile: Callable[[], None] = lambda: None
+    follower: LogFollower,
+    screen: "Screen",
+    note: Tell,
+    say_now: Callable[[], str],
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    pause = Event()
+    """Show what is new until the end; ``note`` hears what is waited for until something is."""
+    pause, looks = Event(), 0
     while True:
         next_at = time.monotonic() + LOOK_SECONDS
         meanwhile()
@@ -142,6 +190,13 @@ def _show_until_over(
         screen.show(follower)
         if is_over:
             return
+        if screen.has_shown:
+            note("")
+        elif looks % _LOOKS_A_NOTE == 0:
+            # Who may not read the ledger gets the output all the same.
+            with suppress(SpindownError):
+                note(say_now())
+        looks += 1
         pause.wait(max(0.0, next_at - time.monotonic()))
 
 
@@ -166,6 +221,8 @@ class Screen:
         self._as_json = as_json
         self.timestamps = timestamps
         self._title = ""
+        #: Whether anything was printed that is new.
+        self.has_shown = False
 
     def show(self, log: LiveLog | LogFollower) -> None:
         """Print what is new."""
@@ -173,6 +230,7 @@ class Screen:
             # No worker has been there yet, so there is no log.
             for line in log.look():
                 self._show_line(line)
+                self.has_shown = True
 
     def show_kept(self, log: KeptLog) -> None:
         """Print what was kept of an attempt, or that nothing was."""
@@ -218,11 +276,13 @@ class Screen:
         place = f" on {instance_id}" if instance_id else ""
         title = f"== {job_id}{number}{place} =="
         if title != self._title and not self._as_json:
+            clear_note()
             print(printable(title), flush=True)
         self._title = title
 
     def _print(self, row: Mapping[str, Any], words: str) -> None:
         shown = json.dumps(row) if self._as_json else printable(words, keep="\t")
+        clear_note()
         print(shown, flush=True)
 
 

@@ -81,31 +81,31 @@ def run(  # noqa: PLR0913 - each is an option of the command line
     """
     session = open_session(config, deployment=deployment, local=local)
     owner = _find_workload(session, workload)
-    is_local = session.options.endswith(option.LOCAL)
     asked: dict[str, float | None] = {"vcpus": cpu, "memory_gib": memory, "gpus": gpus}
     options = {"vcpus": "--cpu", "memory_gib": "--memory", "gpus": "--gpus"}
     if gpu is not None:
         asked |= needs_by_gpu(gpu, gpus, load_catalogue(session.store))
         options |= {"gpu_memory_gib": "--gpu"} | ({} if gpus else {"gpus": "--gpu"})
-    draft = draft_run(
-        Draft(
-            workload=owner,
-            batch_id=name_batch(datetime.now(UTC), SystemRandom()),
-            type=type_name,
-            requirements={name: value for name, value in asked.items() if value is not None},
-            command=shlex.join(command)[:_COMMAND_SHOWN],
-        ),
-        session.control_ports(),
-        options=options,
-        shown={"gpu_memory_gib": f"{gpu} ({asked['gpu_memory_gib']} GiB)"} if gpu else {},
-        is_local=is_local,
-    )
-    needs = draft.requirements
-    expected = expect_shape(type_name or "", needs, session.outlook(owner))
-    launches = Launches(session, owner, expected)
+    with session.told_if_slow():
+        draft = draft_run(
+            Draft(
+                workload=owner,
+                batch_id=name_batch(datetime.now(UTC), SystemRandom()),
+                type=type_name,
+                requirements={name: value for name, value in asked.items() if value is not None},
+                command=shlex.join(command)[:_COMMAND_SHOWN],
+            ),
+            session.control_ports(),
+            options=options,
+            shown={"gpu_memory_gib": f"{gpu} ({asked['gpu_memory_gib']} GiB)"} if gpu else {},
+            is_local=session.is_local,
+        )
+        needs = draft.requirements
+        expected = expect_shape(type_name or "", needs, session.outlook(owner))
+        launches = Launches(session, owner, expected)
     launches.job_id = job_id = _send(session, draft, folder, command)
     print_aside(f"run {job_id}; see it with: spindown logs {job_id} --follow{session.options}")
-    if is_local and (needs or type_name is not None):
+    if session.is_local and (needs or type_name is not None):
         print_aside("a size chooses a machine; the local system does not bound what a job uses")
     if detach:
         print(json.dumps({"job_id": job_id}) if as_json else job_id)

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spindown import config as configuration
 from spindown.aws.clock import pause
 from spindown.cli.option import CONFIG_FILE, LOCAL
-from spindown.cli.render.line import told_if_slow
+from spindown.cli.render.line import Tell, told_if_slow
 from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
@@ -56,6 +56,15 @@ class Session:
     #: Options with which another command finds the same deployment, each with a space before it.
     options: str = ""
     _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether it is the local system's."""
+        return self.options.endswith(LOCAL)
+
+    def told_if_slow(self) -> AbstractContextManager[Tell]:
+        """Say who is being asked, until there is an answer (``render.line.noted_if_slow``)."""
+        return told_if_slow(local=self.is_local)
 
     @property
     def bucket(self) -> str:
@@ -379,9 +388,10 @@ def find_workload(
     if workload is not None:
         session.workload(workload)
     found = []
-    for each in session.deployment.workloads if workload is None else (workload,):
-        with suppress(NotFound):
-            found.append((each, find_jobs(name, session.work_store(each))))
+    with session.told_if_slow():
+        for each in session.deployment.workloads if workload is None else (workload,):
+            with suppress(NotFound):
+                found.append((each, find_jobs(name, session.work_store(each))))
     if not found:
         lists = "`spindown batches` lists them"
         if is_address(name):

@@ -189,15 +189,22 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def stop(state: Path | None = None) -> bool:
-    """End the local system of a directory with all that it runs; False when none runs there."""
+def stop(state: Path | None = None, tell: Callable[[str], None] = lambda _: None) -> bool:
+    """End the local system of a directory with all that it runs; False when none runs there.
+
+    `tell` hears of each step as it begins (raises `DaemonError`: it does not end).
+    """
     directory = StateDirectory(state or Path(".spindown"))
     holder = directory.holder()
     if holder is None:
         return False
     waiting = threading.Event()
     # Once it is killed its reaper ends what it ran, which a busy machine takes long for.
-    for number, seconds in ((signal.SIGTERM, _STOP_SECONDS), (signal.SIGKILL, _REAP_SECONDS)):
+    for number, seconds, step in (
+        (signal.SIGTERM, _STOP_SECONDS, "ending instances, functions and the emulator"),
+        (signal.SIGKILL, _REAP_SECONDS, "killing the system, which took too long to end by itself"),
+    ):
+        tell(step)
         if "pid" in holder:
             with suppress(ProcessLookupError):
                 os.kill(holder["pid"], number)

@@ -588,7 +588,7 @@ def test_a_policy_set_live_is_in_force_and_a_broken_edit_is_not(world: World) ->
 
     refused = world.spindown("policy", "set", "count", "max_workers=some")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == "spindown: max_workers is 'some': write a whole number\n"
+    assert refused.stderr.endswith("spindown: max_workers is 'some': write a whole number\n")
 
     assert world.spindown_json("policy", "reset", "count", "max_workers") == {"max_workers": 1}
     assert world.finished("held-back").state == "completed"
@@ -736,5 +736,6 @@ def test_a_mistake_is_one_sentence(world: World, arguments: tuple[str, ...], sen
     told = world.spindown(*arguments)
 
     assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr.startswith(f"spindown: {sentence}")
-    assert told.stderr.count("\n") == 1
+    # On a busy machine it may say before that it loads.
+    (said,) = [line for line in told.stderr.splitlines() if not line.endswith(" ...")]
+    assert said.startswith(f"spindown: {sentence}")

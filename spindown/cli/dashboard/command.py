@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
-from spindown.cli.render.line import print_aside, print_line, told_if_slow
+from spindown.cli.render.line import noted_if_slow, print_aside, print_line
 from spindown.cli.session import open_session
 from spindown.cli.simulate.page.canvas import check_page
 from spindown.error import BadInput
@@ -58,7 +58,7 @@ def dashboard(  # noqa: PLR0913 - its options
         session.workload(workload)
     if html is not None:
         looked = Looked(span=span)
-        with told_if_slow(local=local):
+        with noted_if_slow("reading the metrics and drawing the page ..."):
             page = (
                 overview(session, looked)
                 if workload is None

@@ -101,7 +101,9 @@ def _looks(
     session: Session, workloads: Sequence[str] | None, every: float, pause: Event
 ) -> Iterator[list[Status]]:
     """Yield what there is, without end; without an answer of AWS that is nothing, this time."""
-    yield _read(session, workloads)
+    with session.told_if_slow():
+        first = _read(session, workloads)
+    yield first
     while True:
         pause.wait(every)
         with suppress(Throttled, Unreachable):

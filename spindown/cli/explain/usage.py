@@ -121,19 +121,20 @@ def usage(  # noqa: PLR0913 - its options
         for name in workloads or session.deployment.workloads
     }
     with TemporaryDirectory(prefix="spindown-usage-") as folder:
-        files = [
-            file
-            for name, declared in types.items()
-            for file in fetch_usage(
-                name,
-                ports.objects,
-                Path(folder),
-                since=now - timedelta(days=days),
-                until=now,
-                type_=type_,
-                declared=declared,
-            )
-        ]
+        with session.told_if_slow():
+            files = [
+                file
+                for name, declared in types.items()
+                for file in fetch_usage(
+                    name,
+                    ports.objects,
+                    Path(folder),
+                    since=now - timedelta(days=days),
+                    until=now,
+                    type_=type_,
+                    declared=declared,
+                )
+            ]
         if not files:
             print("[]" if as_json else say_none(type_, types, days))
             return

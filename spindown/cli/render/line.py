@@ -1,36 +1,54 @@
-"""Lines that need nothing but text; a command that is slow to load prints its first by this."""
+"""Lines that need nothing but text; a command that is slow to load prints its first by this.
+
+Whoever waits sees what is being done: each command that may be silent for long says so by
+``noted_if_slow``, ``told_if_slow`` or ``told_by_steps``.
+"""
 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from shutil import get_terminal_size
 
 from spindown.error import printable
+
+#: Is given what is being done from now on.
+Tell = Callable[[str], None]
 
 #: Somebody who has typed a command wonders after about so long. Before this module is there a
 #: process has taken a tenth of a second or two.
 _PATIENCE_SECONDS = 0.3
 #: Of a note that comes later: what is quick shall not flicker.
 _PATIENCE_AT_LEAST = 0.1
+#: From one look of a note on a terminal to the next.
+_TERMINAL_SECONDS = 1.0
+#: In a file: silence before a note, which is a line there; and the same once it has been there for
+#: a minute, so that a wait of hours fills no log.
+_FILE_SECONDS, _LATER_SECONDS, _LATER = 4.0, 30.0, 60.0
 _BEGUN = time.monotonic()
 
 
 def print_line(text: str) -> None:
     """Print a line to stdout, whatever was stored in it."""
-    _NOTE.take_back()
+    clear_note()
     print(printable(text))
 
 
 def print_aside(text: str) -> None:
     """Print a line of ours to stderr at once, whatever was stored in it."""
-    _NOTE.take_back()
+    clear_note()
     sys.stderr.write(printable(f"spindown: {text}") + "\n")
     sys.stderr.flush()
 
 
-def told_if_slow(*, local: bool, patience: float | None = None) -> AbstractContextManager[None]:
-    """Say on a terminal who is being asked, until there is an answer, or a line is printed.
+def clear_note() -> None:
+    """Leave the line of a terminal empty for what is printed now."""
+    _NOTE.give_way()
+
+
+def told_if_slow(*, local: bool, patience: float | None = None) -> AbstractContextManager[Tell]:
+    """Say who is being asked, until there is an answer.
 
     Args:
         local: whether it is the local system.
@@ -41,59 +59,130 @@ def told_if_slow(*, local: bool, patience: float | None = None) -> AbstractConte
 
 
 @contextmanager
-def noted_if_slow(text: str, *, patience: float | None = None) -> Iterator[None]:
-    """Say on a terminal what is being done, until it is, or a line is printed.
+def noted_if_slow(text: str, *, patience: float | None = None) -> Iterator[Tell]:
+    """Say what is being done while nothing else is printed; give what changes that.
+
+    On a terminal it is a line that is written over and leaves nothing, elsewhere a line on stderr
+    now and then. Inside another note nothing is said.
 
     Args:
         text: what is being done.
-        patience: seconds in which nothing is said; None: until somebody who has typed the command
-            wonders.
+        patience: seconds in which nothing is said; None: on a terminal until somebody who has
+            typed the command wonders, elsewhere until nothing was printed for some seconds.
     """
-    if not sys.stderr.isatty() or not _NOTE.allow():
-        yield
+    if not _NOTE.begin(text, patience):
+        yield lambda _: None
         return
-    if patience is None:
-        patience = max(_PATIENCE_SECONDS - (time.monotonic() - _BEGUN), _PATIENCE_AT_LEAST)
-    timer = threading.Timer(patience, _NOTE.show, [f"spindown: {text}"])
-    timer.daemon = True
-    timer.start()
     try:
-        yield
+        yield _NOTE.change
     finally:
-        timer.cancel()
-        _NOTE.take_back()
+        _NOTE.end()
+
+
+@contextmanager
+def told_by_steps() -> Iterator[Tell]:
+    """Give what tells a step as it begins, after the seconds until then; a long one is repeated."""
+    began = time.monotonic()
+    with noted_if_slow("starting ...") as note:
+
+        def tell(step: str) -> None:
+            note(f"still {step} ...")
+            print_aside(f"{_seconds_since(began)}{step} ...")
+
+        yield tell
+
+
+def _seconds_since(began: float) -> str:
+    return f"{time.monotonic() - began:3.0f} s  "
 
 
 class _Note:
-    """A text on the terminal, in the line that is printed next."""
+    """What is being done, and a thread that says so while a command is silent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_allowed = False
-        self._shown = ""
+        #: Of the note that is there; None: none is.
+        self._ended: threading.Event | None = None
+        self._text = ""
+        self._began = self._changed_at = 0.0
+        self._is_terminal = False
+        #: When a line was printed last, and when the note is shown next.
+        self._printed_at = _BEGUN
+        self._due_at = 0.0
+        #: How many characters of it stand on the terminal.
+        self._shown = 0
 
-    def allow(self) -> bool:
-        """Let the next text be shown; tell whether that is new."""
+    def begin(self, text: str, patience: float | None) -> bool:
+        """Let a note be shown once it is due; False: another one is there."""
         with self._lock:
-            was_allowed, self._is_allowed = self._is_allowed, True
-        return not was_allowed
+            if self._ended is not None:
+                return False
+            self._ended = ended = threading.Event()
+            self._text = text
+            self._began = self._changed_at = time.monotonic()
+            self._is_terminal = sys.stderr.isatty()
+            if patience is None:
+                wanted = _PATIENCE_SECONDS if self._is_terminal else _FILE_SECONDS
+                silent = self._began - self._printed_at
+                patience = max(wanted - silent, _PATIENCE_AT_LEAST)
+            self._due_at = self._began + patience
+        threading.Thread(target=self._show_when_due, args=[ended], daemon=True).start()
+        return True
 
-    def show(self, text: str) -> None:
-        """Show a text, unless it comes too late."""
+    def change(self, text: str) -> None:
+        """Say this from the next time on; "": nothing."""
         with self._lock:
-            if self._is_allowed:
-                self._shown = text
-                sys.stderr.write(text)
-                sys.stderr.flush()
+            if text != self._text:
+                self._text, self._changed_at = text, time.monotonic()
 
-    def take_back(self) -> None:
-        """Leave the line empty, and let no text come any more."""
+    def give_way(self) -> None:
+        """Leave the line empty, and come again when nothing more is printed."""
         with self._lock:
-            self._is_allowed = False
-            if self._shown:
-                sys.stderr.write(f"\r{' ' * len(self._shown)}\r")
-                sys.stderr.flush()
-                self._shown = ""
+            self._clear()
+            self._printed_at = time.monotonic()
+            self._due_at = self._printed_at + self._pause()
+
+    def end(self) -> None:
+        """Leave the line empty, and show nothing any more."""
+        with self._lock:
+            if self._ended is not None:
+                self._ended.set()
+            self._ended = None
+            self._clear()
+
+    def _show_when_due(self, ended: threading.Event) -> None:
+        while not ended.wait(max(self._due_at - time.monotonic(), 0.0)):
+            with self._lock:
+                if not ended.is_set() and time.monotonic() >= self._due_at:
+                    self._show()
+
+    def _show(self) -> None:
+        self._due_at = time.monotonic() + self._pause()
+        if not self._text:
+            self._clear()
+            return
+        is_slow = time.monotonic() - self._began >= 1.0
+        seconds = _seconds_since(self._began) if is_slow else ""
+        text = printable(f"spindown: {seconds}{self._text}")
+        if self._is_terminal:
+            text = text[: get_terminal_size().columns - 1]
+            sys.stderr.write(f"\r{text.ljust(self._shown)}")
+            self._shown = max(self._shown, len(text))
+        else:
+            sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def _pause(self) -> float:
+        if self._is_terminal:
+            return _TERMINAL_SECONDS
+        is_late = time.monotonic() - self._changed_at >= _LATER
+        return _LATER_SECONDS if is_late else _FILE_SECONDS
+
+    def _clear(self) -> None:
+        if self._shown:
+            sys.stderr.write(f"\r{' ' * self._shown}\r")
+            sys.stderr.flush()
+            self._shown = 0
 
 
 _NOTE = _Note()

@@ -4,9 +4,7 @@ import io
 import threading
 from contextlib import redirect_stderr
 
-import pytest
-
-from spindown.cli.render.line import noted_if_slow, print_aside, told_if_slow
+from spindown.cli.render.line import noted_if_slow, print_aside, told_by_steps, told_if_slow
 
 
 class Screen(io.StringIO):
@@ -63,15 +61,63 @@ def test_what_is_said_meanwhile_has_its_line_alone() -> None:
     assert screen.seen() == ["spindown: careful", ""]
 
 
-def test_a_file_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with told_if_slow(local=False, patience=0.0):
+class File(io.StringIO):
+    """A file that tells when a whole line is in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_line = threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        self.has_line.set()
+        return written
+
+
+def test_a_file_has_a_line_of_what_takes_long() -> None:
+    with redirect_stderr(file := File()), told_if_slow(local=False, patience=0.0):
+        assert file.has_line.wait(60.0)
+    assert set(file.getvalue().splitlines()) == {"spindown: asking AWS ..."}
+
+
+def test_a_file_has_nothing_of_what_is_quick() -> None:
+    with redirect_stderr(file := File()), told_if_slow(local=False, patience=3600.0):
         pass
-    assert capsys.readouterr().err == ""
+    assert file.getvalue() == ""
 
 
-def test_whoever_waits_for_a_command_to_load_sees_that_it_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_waited_for_comes_again_after_a_line() -> None:
+    with redirect_stderr(screen := Screen()), noted_if_slow("a machine", patience=0.0) as note:
+        assert screen.is_written.wait(60.0)
+        print_aside("refused")
+        note("another machine")
+        screen.is_written.clear()
+        assert screen.is_written.wait(60.0)
+        line, shown = screen.seen()
+        assert (line, shown.endswith("another machine")) == ("spindown: refused", True)
+
+
+def test_a_note_of_nothing_is_not_shown() -> None:
+    with redirect_stderr(screen := Screen()), noted_if_slow("a machine", patience=0.0) as note:
+        assert screen.is_written.wait(60.0)
+        screen.is_written.clear()
+        note("")
+        assert screen.is_written.wait(60.0)
+        assert screen.seen() == [""]
+
+
+def test_a_step_that_takes_long_is_told_again() -> None:
+    with redirect_stderr(screen := Screen()), told_by_steps() as tell:
+        tell("deploying")
+        screen.is_written.clear()
+        assert screen.is_written.wait(60.0)
+        begun, shown = screen.seen()
+        assert begun.endswith("deploying ...")
+        assert shown.endswith("still deploying ...")
+    assert screen.seen() == [begun, ""]
+
+
+def test_whoever_waits_for_a_command_to_load_sees_that_it_does() -> None:
     with redirect_stderr(screen := Screen()), noted_if_slow("loading ...", patience=0.0):
         assert screen.is_written.wait(60.0)
         assert screen.seen() == ["spindown: loading ..."]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spindown.cli.logs import say_awaited
 from spindown.cli.run import (
     draft_run,
     least_gpu_memory,
@@ -24,13 +25,15 @@ from spindown.contract.decision import (
     ShapeRecord,
 )
 from spindown.control.policy import edit_policy
+from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.job_type import requirements_of, settle
 from spindown.domain.offer import Catalogue, Requirements
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import BadInput
 from spindown.job.submit import Draft
-from tests.builders import NOW, a_cpu_type, a_type
+from spindown.ledger import LedgerView
+from tests.builders import NOW, a_cpu_type, a_lease, a_type, a_worker
 from tests.control import WORKLOAD, ControlWorld
 
 _SOLD = Catalogue(
@@ -253,3 +256,17 @@ def test_a_run_tells_of_no_other_shape() -> None:
 )
 def test_a_run_ends_well_only_if_its_command_did(record: dict[str, Any], status: int) -> None:
     assert status_of(record) == status
+
+
+def test_who_waits_for_a_run_is_told_for_what() -> None:
+    def said(**view: Any) -> str:
+        return say_awaited(LedgerView(**view), {"j"})
+
+    booting = {"i-1": a_worker("i-1", state=WorkerState.BOOTING)}
+    lease = a_lease(job_id="j.00002", instance_id="i-2")
+    tried = {"j": RequeuedJob(job_id="j", sent_at=NOW, at=NOW, items=1, items_done=0)}
+
+    assert "worker" in said()
+    assert said(workers=booting).startswith("i-1 boots")
+    assert "i-2" in said(workers=booting, leases=(lease,))
+    assert "j " in said(requeued_jobs=tried)
