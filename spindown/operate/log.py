@@ -74,6 +74,8 @@ class LogLine:
     #: None: the line was kept without its time and machine.
     at: datetime | None = None
     instance_id: str = ""
+    #: Whether the log has it already, as of no job.
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,8 @@ class LiveLog:
             self._seen[name] = event.at
             newest = max(newest, event.at)
             line = _read_line(event)
-            if line is None:
+            # The log of an instance has what comes again from its first time.
+            if line is None or (self.instance_id and line.is_again):
                 continue
             # How an attempt ended is not among what was kept of its output.
             if line.event == JOB_USED or (line.job_id, line.attempt) not in self.left_out:
@@ -175,6 +178,7 @@ def _read_line(event: LogEvent) -> LogLine | None:
         of=of,
         at=event.at,
         instance_id=event.stream,
+        is_again=found.get("again") is True,
     )
 
 

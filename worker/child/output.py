@@ -133,6 +133,12 @@ class Output:
         self.job_id = ""
         self.epoch = 0
         self.output_log: OutputLog | None = None
+        #: What was printed before the first job, as by ``setup``: the last lines, and how many more
+        #: there were.
+        self._before: deque[str] = deque(maxlen=LINES_A_SECOND)
+        self._before_left_out = 0
+        # One thread reads, another says whose it is.
+        self._lock = threading.Lock()
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._second_began = clock()
         self._lines = 0
@@ -141,8 +147,24 @@ class Output:
         self._progress_sent = -math.inf
 
     def belong_to(self, job_id: str, epoch: int, output_log: OutputLog | None) -> None:
-        """Let what is read from now on belong to an attempt at a job."""
-        self.job_id, self.epoch, self.output_log = job_id, epoch, output_log
+        """Let what is read from now on belong to an attempt at a job.
+
+        What was read before the first one belongs to that: nothing else of the code would tell
+        what its ``setup`` printed. The log has it already, as of the instance alone.
+        """
+        with self._lock:
+            self.job_id, self.epoch, self.output_log = job_id, epoch, output_log
+            if self._before_left_out:
+                self._tell_of_job(f"[{self._before_left_out} lines left out]")
+            for text in self._before:
+                self._tell_of_job(text)
+            self._before.clear()
+            self._before_left_out = 0
+
+    def _tell_of_job(self, text: str) -> None:
+        if self.output_log is not None:
+            self.output_log.add(text)
+        self._tell(USER_OUTPUT, text=text, again=True)
 
     @property
     def last_line(self) -> str:
@@ -157,8 +179,10 @@ class Output:
     def read(self, stream: IO[bytes]) -> None:
         """Tell every line until the stream ends."""
         while line := stream.readline(LINE_BYTES):
-            self._take(line.decode(errors="replace").rstrip("\n"))
-        self._tell_left_out()
+            with self._lock:
+                self._take(line.decode(errors="replace").rstrip("\n"))
+        with self._lock:
+            self._tell_left_out()
 
     def _take(self, line: str) -> None:
         text, progress = split_progress(line)
@@ -181,6 +205,9 @@ class Output:
 
     def _keep(self, text: str) -> None:
         self._last_lines.append(text)
+        if not self.job_id:
+            self._before_left_out += len(self._before) == LINES_A_SECOND
+            self._before.append(text)
         if self.output_log is not None:
             self.output_log.add(text)
 

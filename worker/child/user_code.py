@@ -182,17 +182,22 @@ class ServedBatch:
     def serve(self) -> None:
         """Answer the batch; what raises as a batch is tried again item by item."""
         failure: BaseException | None = None
-        has_failed = False
+        said = ""
         try:
             self._try(self._items)
         except _USER_ERRORS as exc:
-            has_failed = True
+            said = describe(exc)
             # What that of many items refers to, such as memory of a GPU, a single one may need.
             failure = exc if len(self._items) == 1 else None
         # Outside, or what an item raises would seem to come of what the batch has raised.
         if failure is not None:
             self._fail(self._items[0], failure)
-        elif has_failed:
+        elif said and self._rest:
+            # Their code prints a second time what it prints of each.
+            number = len(self._rest)
+            sys.stderr.write(
+                f"[spindown] a batch raised {said}; items tried again one by one: {number}\n"
+            )
             self._serve_singly()
         if self._is_out_of_memory:
             return

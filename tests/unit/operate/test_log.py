@@ -22,6 +22,7 @@ from spindown.operate.log import (
     LiveLog,
     LogFollower,
     begin_live,
+    live_of_instance,
     live_of_jobs,
     read_kept,
 )
@@ -101,6 +102,14 @@ def test_a_line_that_was_sent_again_is_seen_once(scene: Scene) -> None:
     scene.says("one", number=1)
     scene.says("another's", number=1, on="i-2")
     assert scene.looks() == ["another's"]
+
+
+def test_what_setup_printed_is_seen_once_of_each(scene: Scene) -> None:
+    scene.says("loading", job_id="")
+    scene.says("loading", again=True)
+    assert scene.looks() == ["loading"]
+    of_instance = live_of_instance(scene.log, "i-1", scene.clock.now())
+    assert [(line.job_id, line.value) for line in of_instance.look()] == [("", "loading")]
 
 
 def test_a_line_that_another_machine_sent_late_is_seen(scene: Scene) -> None:

@@ -98,6 +98,35 @@ def test_a_slot_fills_the_log_of_a_day_once(output: io.StringIO) -> None:
     assert len(kept.read().splitlines()) == LINES_A_SECOND + 53
 
 
+def test_what_setup_prints_belongs_to_the_first_job(output: io.StringIO) -> None:
+    told = Output(open_log(output), LogAllowance(), clock=lambda: 0.0)
+    told.read(io.BytesIO(b"loading\n"))
+    first, second = OutputLog(), OutputLog()
+
+    told.belong_to("a", 1, first)
+    told.belong_to("b", 1, second)
+
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    # At once, when there is no job yet, and again as the first one's.
+    assert [(x["job_id"], x["text"], x.get("again")) for x in lines] == [
+        ("", "loading", None),
+        ("a", "loading", True),
+    ]
+    assert (first.read(), second.read()) == (b"loading\n", b"")
+
+
+def test_of_a_long_setup_the_job_gets_the_end(output: io.StringIO) -> None:
+    told = Output(open_log(output), LogAllowance(), clock=lambda: 0.0)
+    told.read(io.BytesIO(b"".join(b"%d\n" % n for n in range(LINES_A_SECOND + 7))))
+    kept = OutputLog()
+
+    told.belong_to("a", 1, kept)
+
+    first, *rest = kept.read().decode().splitlines()
+    assert first == "[7 lines left out]"
+    assert rest == [str(n) for n in range(7, LINES_A_SECOND + 7)]
+
+
 @pytest.mark.parametrize("text", ["x", "\0", "\x1b", '"', "\ud7ff", "\U0001f600", "\udcff"])
 def test_a_day_s_room_is_counted_as_it_is_billed(output: io.StringIO, text: str) -> None:
     now, bytes_a_day = iter(range(1000)), 200_000

@@ -1,6 +1,7 @@
 """A child runs the user's code: results as they come, models loaded once, files by name."""
 
 import io
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -122,6 +123,25 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path, kind: str) 
     )
     found = answers(run_batch(runner, tmp_path))
     assert found == {0: "fine", 1: f"{kind}: I do not like one", 2: "fine"}
+
+
+def test_the_log_says_why_items_come_a_second_time(
+    make: Make, tmp_path: Path, output: io.StringIO
+) -> None:
+    runner = make(
+        """
+        def run(batch, ctx):
+            if len(batch) > 1:
+                raise ValueError("too many")
+            return [Result(item, 1) for item in batch]
+        """
+    )
+    assert answers(run_batch(runner, tmp_path)) == {0: 1, 1: 1, 2: 1}
+    runner.kill()
+    texts = [json.loads(line).get("text") for line in output.getvalue().splitlines()]
+    (said,) = [text for text in texts if text]
+    assert "ValueError: too many" in said
+    assert said.endswith(": 3")
 
 
 @pytest.mark.parametrize(
