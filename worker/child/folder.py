@@ -17,12 +17,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from spindown.contract.folder import COMMAND_NAME, EXIT_STATUS, decode_command, digest_of
-from spindown.error import ContractError
+from spindown.contract.pack import is_left_out
+from spindown.error import ContractError, printable
+from spindown.reason_text import say_count
 from spindown.worker.child.code import unpack
 from spindown.worker.child.command import EX_DATAERR
 from spindown.worker.child.failure_cause import MemoryKills
@@ -32,6 +34,11 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _KILLED = 128 + signal.SIGKILL
 #: In the folder, unless it has such an entry itself: what lies there is fetched by who sent it.
 OUTPUTS = "outputs"
+#: Of the files that are not kept: how many are named, and beyond those that were sent looked at.
+_NAMED = 3
+_LOOKED_AT_MOST = 10_000
+#: By which a changed file is known: bytes, and when it was written, in nanoseconds.
+_Version = tuple[int, int]
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -44,6 +51,7 @@ def main(environment: Mapping[str, str]) -> int:
         return EX_DATAERR
     if not (place / OUTPUTS).exists():
         (place / OUTPUTS).symlink_to(environment["SPINDOWN_ITEM_OUTPUT"])
+    before = dict(_files_of(place))
     kills = MemoryKills()
     status = _run(command, place, environment)
     if status is None:
@@ -56,6 +64,8 @@ def main(environment: Mapping[str, str]) -> int:
         with suppress(OSError):
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
+    if said := say_not_kept(place, before):
+        _say(said)
     index = json.loads(Path(environment["SPINDOWN_ITEMS"]).read_text(encoding="utf-8"))["index"]
     row = {"index": index, "value": {EXIT_STATUS: status}}
     if status:
@@ -81,6 +91,44 @@ def open_folder(address: str, archive: str) -> Path:
     place = Path(tempfile.mkdtemp(prefix="folder-"))
     unpack(Path(archive), place)
     return place
+
+
+def say_not_kept(place: Path, before: Mapping[str, _Version]) -> str:
+    """Return which files a command has written beside ``outputs/``, and how to keep such; "": none.
+
+    Args:
+        place: the folder that it ran in.
+        before: its files before the command.
+    """
+    new, is_whole = list[str](), True
+    for looked, (name, version) in enumerate(_files_of(place)):
+        if looked == len(before) + _LOOKED_AT_MOST:
+            is_whole = False
+            break
+        if before.get(name) != version:
+            new.append(name)
+    if not new:
+        return ""
+    # What else is printed is a line for each line of it, and a file's name may have several.
+    named = ", ".join(printable(name) for name in new[:_NAMED])
+    more = f" and {len(new) - _NAMED:,} more" if len(new) > _NAMED else ""
+    count = ("" if is_whole else "at least ") + say_count(len(new), "new or changed file")
+    are = "is" if len(new) == 1 else "are"
+    how = f"what is written to {OUTPUTS}/ is"
+    return f"{count} outside {OUTPUTS}/ {are} not kept: {named}{more}; {how}"
+
+
+def _files_of(place: Path) -> Iterator[tuple[str, _Version]]:
+    """Yield the files below a folder; not hidden ones, what tools write, nor behind a link."""
+    for parent, folders, names in os.walk(place):
+        below = PurePosixPath(parent).relative_to(place)
+        folders[:] = sorted(each for each in folders if not is_left_out(below / each))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if not is_left_out(below / name) and not path.is_symlink():
+                with suppress(OSError):
+                    found = path.stat()
+                    yield str(below / name), (found.st_size, found.st_mtime_ns)
 
 
 def _run(command: Sequence[str], place: Path, environment: Mapping[str, str]) -> int | None:

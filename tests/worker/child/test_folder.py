@@ -20,6 +20,7 @@ from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import Machine
 from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills
+from spindown.worker.child.folder import _LOOKED_AT_MOST, say_not_kept
 from spindown.worker.child.output import OutputLog
 from spindown.worker.child.runner import Event, ItemDone, Task, run_module
 from spindown.worker.log import open_log
@@ -101,6 +102,26 @@ def test_an_item_fails_by_its_exit_status(cell: Cell, status: int, has_failed: b
 def test_a_command_that_is_not_there_has_a_status(cell: Cell) -> None:
     cell.begin(pack(["no-such-program"], {}))
     assert cell.done().value == {EXIT_STATUS: 127}
+
+
+def test_files_that_are_not_kept_are_told(cell: Cell) -> None:
+    changes = "echo 1 > a; echo 2 > b; echo 3 > d; echo longer > data.txt; mkdir __pycache__ .c"
+    keeps = "echo 4 > outputs/kept; echo 5 > __pycache__/x; echo 6 > .c/x"
+    cell.begin(pack(["sh", "-c", f"{changes}; {keeps}"], {"data.txt": "old", "same": "same"}))
+
+    assert cell.done().files == ("kept",)
+
+    (said,) = cell.log.read().decode().splitlines()
+    assert said.startswith("[spindown] 4 ")
+    assert ": a, b, d and 1 more;" in said
+    assert "outputs/" in said
+
+
+def test_a_look_at_files_that_are_not_kept_ends(tmp_path: Path) -> None:
+    for number in range(_LOOKED_AT_MOST + 5):
+        (tmp_path / f"{number:05d}").touch()
+
+    assert f" {_LOOKED_AT_MOST:,} " in say_not_kept(tmp_path, {})
 
 
 def test_other_bytes_than_the_address_names_never_run(cell: Cell) -> None:
