@@ -20,6 +20,7 @@ from typing import Any
 from spindown import config as configuration
 from spindown.cli.render.line import print_aside
 from spindown.cli.results import to_json
+from spindown.cli.submit import find_files
 from spindown.config import WorkloadConfig
 from spindown.config.archive import pack_workload, run_spec
 from spindown.contract.codec import from_json
@@ -56,6 +57,7 @@ def run_batch(
     if workload not in loaded.workloads:
         raise BadInput("workload", workload, f"name one of {', '.join(loaded.workloads)}")
     asked = _read_params(params)
+    batch = read_items(items)
     with tempfile.TemporaryDirectory(prefix="spindown-") as made:
         folder = Path(made)
         chosen = loaded.workloads[workload]
@@ -66,13 +68,36 @@ def run_batch(
         task = Task(job_id=_JOB, params=asked, outputs=job / "outputs", state=job / "state")
         runner = _make_runner(code, folder / "slot-0")
         try:
-            failed = _run(runner, task, [read_item(n, text) for n, text in enumerate(items)])
+            failed = _run(runner, task, batch)
         finally:
             runner.kill()
         if outputs is not None:
             shutil.copytree(task.outputs, outputs, dirs_exist_ok=True)
     if failed:
-        raise BatchFailed(f"{failed} of {say_count(len(items), 'item')} failed")
+        raise BatchFailed(f"{failed} of {say_count(len(batch), 'item')} failed")
+
+
+def read_items(texts: Sequence[str]) -> Sequence[Item]:
+    """Return the items of a batch; a folder is one item a file, as ``submit`` sends it.
+
+    Raises:
+        BadInput: a folder has no file that is sent.
+    """
+    found = list[Item]()
+    for text in texts:
+        # A value may be too long for the name of a folder.
+        with suppress(OSError):
+            if Path(text).is_dir():
+                files = find_files([text]).files
+                print_aside(f"{text} is a folder: {say_count(len(files), 'file')}, one item each")
+                found += [_read_file(len(found) + n, path) for n, (path, _) in enumerate(files)]
+                continue
+        found.append(read_item(len(found), text))
+    return found
+
+
+def _read_file(index: int, path: Path) -> Item:
+    return Item(index, f"s3://local/{path.name}", path.resolve())
 
 
 def read_item(index: int, text: str) -> Item:
@@ -81,7 +106,7 @@ def read_item(index: int, text: str) -> Item:
     # A value may be too long for the name of a file.
     with suppress(OSError):
         if path.is_file():
-            return Item(index, f"s3://local/{path.name}", path.resolve())
+            return _read_file(index, path)
     value = _read_json(text)
     if value is None and path.suffix and not text.split()[1:] and "://" not in text:
         print_aside(f"{text} is no file here: the text itself is the item")

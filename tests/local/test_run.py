@@ -98,6 +98,29 @@ def test_a_mistyped_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "scna.pdf is no file here" in told
 
 
+def test_a_folder_is_an_item_a_file(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scans = tmp_path / "scans"
+    (scans / "below").mkdir(parents=True)
+    for name in ("a.txt", "below/b.txt", ".hidden"):
+        (scans / name).write_text("four", encoding="utf-8")
+
+    run_batch(config, "count", [str(scans), "text"], "{}", None)
+
+    said = capsys.readouterr()
+    found = [json.loads(line) for line in said.out.splitlines()]
+    assert [one["item"] for one in found] == ["s3://local/a.txt", "s3://local/b.txt", "text"]
+    assert [one["index"] for one in found] == [0, 1, 2]
+    assert f"{scans} is a folder: 2 files, one item each" in said.err
+
+
+def test_a_folder_without_files_is_refused(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="empty"):
+        run_batch(config, "count", [str(tmp_path / "empty")], "{}", None)
+
+
 def test_any_text_is_an_item(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = json.dumps(["a" * 300])
     items = [long, "x/" * 3000, "NaN", "1e999", "[" * 20_000, "null"]
