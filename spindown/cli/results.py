@@ -14,7 +14,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import clear_note, print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.cli.wait import end_to_json, going_on, wait_for
 from spindown.contract.job.manifest import JobState, Manifest
@@ -71,14 +71,17 @@ def results(  # noqa: PLR0913 - each is an option of the command line
             wait_for(jobs, store, items=count_items(name, store))
     found = _Committed(session, owner, jobs, failed_only=failed)
     if summary:
-        found.print_progress(as_json=as_json)
+        with session.told_if_slow():
+            found.print_progress(as_json=as_json)
         if not found.are_over:
             _tell_lost(session, owner, name)
     elif download is not None:
         _download(found, download, output or RecordFormat.JSONL, overwrite=overwrite)
     else:
-        _print_records(found, output, is_brief=failed and not as_json)
+        with session.told_if_slow():
+            _print_records(found, output, is_brief=failed and not as_json)
     if not found.is_well:
+        print_aside(found.say_trouble(name, session.options, is_listed=failed))
         raise typer.Exit(1)
 
 
@@ -93,6 +96,7 @@ def _print_records(found: "_Committed", output: RecordFormat | None, *, is_brief
         write_csv(found.records(), _Stdout())
         return
     for record in found.records():
+        clear_note()
         print(say_failed(record) if is_brief and output is None else to_json(record))
 
 
@@ -101,6 +105,7 @@ class _Stdout:
 
     def write(self, text: str) -> None:
         """Write a text; a file gets it as it is."""
+        clear_note()
         sys.stdout.write(printable(text, keep="\r\n\t") if sys.stdout.isatty() else text)
 
 
@@ -114,8 +119,39 @@ class _Committed:
         self._failed_only = failed_only
         self._is_held = partial(_is_held, session, workload)
         self.store: ObjectStore = session.work_store(workload)
-        self.is_well = True
         self.are_over = True
+        self._items_failed = 0
+        self._given_up = 0
+        self._cancelled = 0
+        #: Parts of jobs that cannot be read, or fetched.
+        self._damaged = 0
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing failed, as far as was looked."""
+        return not (self._items_failed or self._given_up or self._cancelled or self._damaged)
+
+    def say_trouble(self, name: str, options: str, *, is_listed: bool) -> str:
+        """Return what is not well, and the command that tells more.
+
+        Args:
+            name: of the batch or the job.
+            options: with which another command finds the same deployment.
+            is_listed: whether the failed items are what was printed.
+        """
+        counts = {
+            say_count(self._items_failed, "failed item"): self._items_failed,
+            f"{say_count(self._given_up, 'job')} given up": self._given_up,
+            f"{say_count(self._cancelled, 'job')} cancelled": self._cancelled,
+            f"{say_count(self._damaged, 'fault')} of what is stored, told above": self._damaged,
+        }
+        said = ", ".join(words for words, count in counts.items() if count)
+        more = ""
+        if self._items_failed and not is_listed:
+            more = f"; see why: spindown results {name} --failed{options}"
+        elif self._given_up:
+            more = f"; see why: spindown status {name}{options}"
+        return f"{said}, hence exit status 1{more}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the records job by job; what cannot be read is told and hides no other."""
@@ -149,13 +185,14 @@ class _Committed:
     def _read(self, job_id: str) -> JobProgress:
         progress = read_progress(job_id, self.store, self._is_held)
         self.are_over = self.are_over and progress.is_over
-        is_lost = progress.state in {JobState.FAILED, JobState.CANCELLED}
-        self.is_well = self.is_well and not is_lost and not progress.items_failed
+        self._given_up += progress.state is JobState.FAILED
+        self._cancelled += progress.state is JobState.CANCELLED
+        self._items_failed += progress.items_failed
         return progress
 
     def note_damage(self, name: str, error: BadInput) -> None:
         """Say what cannot be read, or fetched, of one job."""
-        self.is_well = False
+        self._damaged += 1
         print_aside(f"{name}: {error}")
 
 
@@ -243,7 +280,7 @@ def to_json(record: Mapping[str, Any]) -> str:
 
 def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(end_to_json(progress)))
+        print_line(json.dumps(end_to_json(progress)))
         return
     items = say_items(progress.items_done, progress.items_failed, progress.items)
     # A cancelled job's reason is its state.

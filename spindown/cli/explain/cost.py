@@ -9,7 +9,14 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from spindown.cli import option
-from spindown.cli.render.saving import ALL_IN, SAVED, format_item_cost, say_saving, say_usd
+from spindown.cli.render.saving import (
+    ALL_IN,
+    SAVED,
+    format_item_cost,
+    say_saving,
+    say_usd,
+    usd_places,
+)
 from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
@@ -30,15 +37,16 @@ def cost(
 ) -> None:
     """Show what an item has cost over days and weeks, and whether that is usual."""
     session = open_session(config, deployment=deployment, local=local)
-    deployed, edit = session.workload(workload), session.edit(workload)
-    ledger = session.ledger(workload)
-    found = read_cost(
-        workload,
-        ledger=ledger,
-        policy=effective_policy(deployed, edit, ledger.read().policy).policy,
-        now=session.aws.clock.now(),
-        days=days,
-    )
+    with session.told_if_slow():
+        deployed, edit = session.workload(workload), session.edit(workload)
+        ledger = session.ledger(workload)
+        found = read_cost(
+            workload,
+            ledger=ledger,
+            policy=effective_policy(deployed, edit, ledger.read().policy).policy,
+            now=session.aws.clock.now(),
+            days=days,
+        )
     if as_json:
         print(json.dumps(encode(found)))
         return
@@ -62,15 +70,17 @@ def render_cost(found: CostTrend) -> Iterator[RenderableType]:
 
 def _table(found: CostTrend) -> Table:
     table = make_table("UTC days", numbers=("dollars", "items", "cost", "boot", "idle"))
-    for span in (*found.weeks, *found.days):
-        table.add_row(*_cells(span))
+    spans = (*found.weeks, *found.days)
+    places = usd_places(max(span.window.dollars for span in spans))
+    for span in spans:
+        table.add_row(*_cells(span, places))
     return table
 
 
-def _cells(span: CostSpan) -> Iterator[str]:
+def _cells(span: CostSpan, places: int) -> Iterator[str]:
     window = span.window
     yield span.first if span.first == span.last else f"{span.first} to {span.last}"
-    yield say_usd(window.dollars)
+    yield say_usd(window.dollars, places)
     yield f"{window.items:,.0f}"
     cost = window.cost_per_item
     yield "" if cost is None else format_item_cost(cost)

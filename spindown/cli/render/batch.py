@@ -20,7 +20,9 @@ from spindown.reason_text import say_dollars, say_error
 
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)
+#: Characters of an item that are shown; of a longer one so many of its begin and its end.
 _ITEM_SHOWN = 80
+_ITEM_BEGIN, _ITEM_END = 17, 60
 #: Jobs of which the next try is told.
 _TRIES_SHOWN = 5
 
@@ -131,7 +133,8 @@ def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
 def say_failed(record: Mapping[str, Any]) -> str:
     """Return a failed item in a line: where it is, what it is, the first line of its error."""
     item = json.dumps(record.get("item"), ensure_ascii=False)
-    shown = item if len(item) <= _ITEM_SHOWN else item[: _ITEM_SHOWN - 3] + "..."
+    # The end of a name is what tells items of one folder apart.
+    shown = item if len(item) <= _ITEM_SHOWN else f"{item[:_ITEM_BEGIN]}...{item[-_ITEM_END:]}"
     return printable(
         f"{record['job_id']}  {record.get('index')}  {shown}  {say_error(record.get('error'))}"
     )

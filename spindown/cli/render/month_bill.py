@@ -14,6 +14,7 @@ from spindown.cli.render.saving import (
     format_item_cost,
     say_saving,
     say_usd,
+    usd_places,
 )
 from spindown.cli.render.table import make_table
 from spindown.domain.month_bill import (
@@ -48,10 +49,12 @@ def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
     numbers = ("USD", "hours", *(("items", "cost") if has_items else ()))
     table = make_table(grouping.value, numbers=numbers)
     table.add_column("")
+    total = sum(row.dollars for row in rows)
+    places = usd_places(total)
     for row in rows:
         cells = [
             row.name,
-            f"{'~' if row.is_estimate else ''}{say_usd(row.dollars)}",
+            f"{'~' if row.is_estimate else ''}{say_usd(row.dollars, places)}",
             "" if row.hours is None else f"{row.hours:,.2f}",
         ]
         if has_items:
@@ -59,8 +62,7 @@ def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
         table.add_row(*(Text(printable(cell)) for cell in (*cells, row.note)))
     rest = [""] * (len(numbers) - 1)
     sign = "~" if any(row.is_estimate for row in rows) else ""
-    total = sum(row.dollars for row in rows)
-    table.add_row("total", f"{sign}{say_usd(total)}", *rest, "", style="bold")
+    table.add_row("total", f"{sign}{say_usd(total, places)}", *rest, "", style="bold")
     return table
 
 
@@ -99,21 +101,21 @@ def render_export_comparison(
         f"{found.end:%Y-%m-%d %H:%M} UTC, as far as both reach"
     )
     table = make_table("", numbers=("booked", "billed", "difference"))
+    places = usd_places(max(found.booked, found.billed))
     for one in found.kinds:
-        table.add_row(one.kind.value, *_differences(one))
+        table.add_row(one.kind.value, *_differences(one, places))
     for gap in found.gaps:
         if gap.value in _OTHERS:
             dollars = found.gaps[gap]
-            table.add_row(gap.value, "", say_usd(dollars), _signed(dollars))
+            table.add_row(gap.value, "", say_usd(dollars, places), _signed(dollars, places))
     difference = found.billed - found.booked
-    table.add_row(
-        "total", say_usd(found.booked), say_usd(found.billed), _signed(difference), style="bold"
-    )
+    totals = (say_usd(found.booked, places), say_usd(found.billed, places))
+    table.add_row("total", *totals, _signed(difference, places), style="bold")
     yield table
     causes = [gap for gap in found.gaps if gap.value not in _OTHERS]
     if causes:
         yield "Difference of machines, by cause:"
-        yield from (f"    {_signed(found.gaps[gap])}  {gap.value}" for gap in causes)
+        yield from (f"    {_signed(found.gaps[gap], places)}  {gap.value}" for gap in causes)
     if tags:
         yield f"Tags of ours in it: {', '.join(sorted(tags))}"
     else:
@@ -126,11 +128,11 @@ def render_export_comparison(
 _OTHERS = frozenset({"discounts", "credits and refunds", "tax"})
 
 
-def _differences(one: KindDifference) -> Iterator[str]:
-    yield f"{'~' if one.is_estimate else ''}{say_usd(one.booked)}"
-    yield say_usd(one.billed)
-    yield _signed(one.difference)
+def _differences(one: KindDifference, places: int) -> Iterator[str]:
+    yield f"{'~' if one.is_estimate else ''}{say_usd(one.booked, places)}"
+    yield say_usd(one.billed, places)
+    yield _signed(one.difference, places)
 
 
-def _signed(dollars: float) -> str:
-    return f"{'+' if dollars >= 0 else '-'}{say_usd(abs(dollars))}"
+def _signed(dollars: float, places: int) -> str:
+    return f"{'+' if dollars >= 0 else '-'}{say_usd(abs(dollars), places)}"

@@ -23,8 +23,18 @@ _CENT = 0.01
 _NEARLY_ALL = 0.995
 
 
-def say_usd(dollars: float) -> str:
-    """Return dollars with cents; below a cent with as many places as show something."""
+def usd_places(largest: float) -> int:
+    """Return with how many places all dollars of a table are told, by the largest: they add up."""
+    return 2 if abs(largest) >= 1.0 else 4 if abs(largest) >= _CENT else 6
+
+
+def say_usd(dollars: float, places: int | None = None) -> str:
+    """Return dollars with cents; below a cent with as many places as show something.
+
+    ``places``: those of a table; None: it stands alone.
+    """
+    if places is not None:
+        return f"{dollars:,.{places}f}"
     if dollars == 0.0 or abs(dollars) >= _CENT:
         return f"{dollars:,.2f}"
     places = max(4, -math.floor(math.log10(abs(dollars))))

@@ -147,7 +147,10 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
     parts += [Text(sentence, style="dim") for sentence in _sentences(status)]
     if status.held_until is not None and status.held_until > status.at:
         left = format_seconds(status.held_until - status.at)
-        parts.append(Text(f"launch held for {left} more, so that work gathers", style="yellow"))
+        # What waits is what those that boot or work leave.
+        has_live = any(entry.worker.is_live for entry in status.workers)
+        which = "a further launch is" if has_live or status.launching else "launch"
+        parts.append(Text(f"{which} held for {left} more, so that work gathers", style="yellow"))
     parts += [Text(trouble, style="bold red") for trouble in status.troubles]
     return Panel(Group(*parts), title=status.workload, title_align="left")
 

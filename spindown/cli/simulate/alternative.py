@@ -1,6 +1,7 @@
 """Several ways to do the same work, each simulated once, on as many processors as there are."""
 
 import multiprocessing
+import operator
 import os
 import signal
 import sys
@@ -34,7 +35,11 @@ _LOOK_SECONDS = 0.2
 #: Events between two reports.
 _REPORT_EVERY = 50
 #: In a file: after so long without a line there is one.
-_QUIET_SECONDS = 10.0
+_QUIET_SECONDS = 5.0
+#: Of the time that a simulation of our code takes: a simple model's, roughly.
+_MODEL_SHARE = 0.02
+#: Share of the work that must be done before it is told how long the rest takes.
+_KNOWN_FROM = 0.02
 
 #: (start_within, drain_within) in minutes, from short waits to long ones.
 _PROMISE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
@@ -290,7 +295,8 @@ def simulate_with_progress(
     scenario: SimScenario, alternatives: Sequence[Alternative], *, seed: int, processes: int | None
 ) -> list[AlternativeResult]:
     """Simulate alternatives under a progress bar; ``processes`` None: one for each processor."""
-    with _progress_of([one.name for one in alternatives]) as report:
+    weights = [_MODEL_SHARE if _is_model(one) else 1.0 for one in alternatives]
+    with _progress_of([one.name for one in alternatives], weights) as report:
         return simulate_all(
             scenario,
             alternatives,
@@ -301,33 +307,45 @@ def simulate_with_progress(
 
 
 @contextmanager
-def _progress_of(names: Sequence[str]) -> Iterator[Report]:
+def _progress_of(names: Sequence[str], weights: Sequence[float]) -> Iterator[Report]:
     """Draw one bar on stderr for all simulations together; in a file, a line for each that ends."""
     if not sys.stderr.isatty():
-        yield _line_of_each(names)
+        yield _line_of_each(names, weights)
         return
-    shares = [0.0] * len(names)
+    shares, began = [0.0] * len(names), monotonic()
     with open_bar(lines_every=1) as show:
 
         def report(number: int, share: float) -> None:
             shares[number] = share
             open_now = [name for name, each in zip(names, shares, strict=True) if 0.0 < each < 1.0]
-            done = sum(shares) / len(names)
-            show(f"{done:.0%} simulating {''.join(open_now[:1])}", round(100 * done), 100)
+            done, said = _say_done(shares, weights, monotonic() - began)
+            show(f"simulating {''.join(open_now[:1])}, {said}", round(100 * done), 100)
 
         yield report
 
 
-def _line_of_each(names: Sequence[str], now: Callable[[], float] = monotonic) -> Report:
+def _say_done(
+    shares: Sequence[float], weights: Sequence[float], seconds: float
+) -> tuple[float, str]:
+    """Return the share of all work that is done, and in words with how long the rest takes."""
+    done = sum(map(operator.mul, shares, weights)) / sum(weights)
+    left = f", about {seconds / done - seconds:.0f} s left" if done >= _KNOWN_FROM else ""
+    return done, f"{done:.0%} done{left}"
+
+
+def _line_of_each(
+    names: Sequence[str], weights: Sequence[float], now: Callable[[], float] = monotonic
+) -> Report:
     """Return what prints a line at once, one for each simulation that ends, and one now and then.
 
     Args:
         names: of the simulations.
+        weights: how long each takes, beside the others.
         now: seconds, ever more.
     """
     over: set[int] = set()
     shares = [0.0] * len(names)
-    said_at = now()
+    began = said_at = now()
     print_aside(f"simulating {', '.join(dict.fromkeys(names))} ...")
 
     def report(number: int, share: float) -> None:
@@ -339,6 +357,6 @@ def _line_of_each(names: Sequence[str], now: Callable[[], float] = monotonic) ->
             print_aside(f"simulated {names[number]}, {len(over)} of {len(names)}")
         elif now() - said_at >= _QUIET_SECONDS and len(over) < len(names):
             said_at = now()
-            print_aside(f"simulating, {sum(shares) / len(names):.0%} done")
+            print_aside(f"simulating, {_say_done(shares, weights, now() - began)[1]}")
 
     return report

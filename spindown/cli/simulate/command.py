@@ -30,7 +30,10 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
     local: option.Local = False,
     as_json: option.Json = False,
 ) -> None:
-    """Simulate what traffic costs under a policy, compared with other ways to run it."""
+    """Simulate what traffic costs under a policy, compared with other ways to run it.
+
+    It takes some minutes for a month of traffic. Below the table a line says what each way is.
+    """
     options = SimulationOptions(
         arrivals=arrivals,
         prices=prices,

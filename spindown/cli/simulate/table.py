@@ -37,9 +37,14 @@ _LATE = 1.1
 
 def render_comparison(comparison: Comparison, *, width: int) -> RenderableType:
     """Return inputs, a table of all ways, and what no policy can do better; width in characters."""
-    return Group(
-        *_inputs(comparison), Text(), _table(comparison, width), Text(), *_sentences(comparison)
-    )
+    below = [*_legend(comparison), *_sentences(comparison)]
+    return Group(*_inputs(comparison), Text(), _table(comparison, width), Text(), *below)
+
+
+def _legend(comparison: Comparison) -> Iterator[Text]:
+    """Yield what each row is."""
+    for row in comparison.rows:
+        yield Text(f"{row.name}: {row.title}", style="dim")
 
 
 def _inputs(comparison: Comparison) -> Iterator[Text]:

@@ -93,14 +93,14 @@ if __name__ == "__main__":
 
 
 def test_what_takes_long_tells_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = iter([0.0, 1.0, 11.0, 11.0, 12.0, 13.0])
-    report = _line_of_each(["ours", "warm"], lambda: next(seconds))
+    seconds = iter([0.0, 1.0, 12.0, 12.0, 12.0, 13.0, 14.0])
+    report = _line_of_each(["ours", "warm"], [1.0, 0.0], lambda: next(seconds))
 
     for number, share in ((0, 0.1), (0, 0.4), (0, 0.5), (1, 1.0)):
         report(number, share)
 
     assert capsys.readouterr().err.splitlines() == [
         "spindown: simulating ours, warm ...",
-        "spindown: simulating, 20% done",
+        "spindown: simulating, 40% done, about 18 s left",
         "spindown: simulated warm, 1 of 2",
     ]

@@ -283,6 +283,13 @@ def on_a_screen(comparison: Comparison, width: int) -> str:
     return cast("io.StringIO", console.file).getvalue()
 
 
+def test_each_row_is_explained() -> None:
+    comparison = a_story((Role.OURS, 5.0, 60.0), (Role.BASELINE, 9.0, 60.0))
+    shown = on_a_screen(comparison, 120).splitlines()
+    for row in comparison.rows:
+        assert f"{row.name}: {row.title}" in shown
+
+
 @pytest.mark.parametrize(
     ("width", "columns"),
     [

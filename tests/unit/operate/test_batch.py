@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spindown.cli.render.batch import render_batch
+from spindown.cli.render.batch import render_batch, say_failed
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome, ShapeRecord
 from spindown.contract.job.batch import Batch, batch_key
@@ -84,6 +84,15 @@ def screen_of(detail: BatchDetail) -> str:
     with console.capture() as captured:
         console.print(render_batch(detail, NOW, ""))
     return captured.get()
+
+
+def test_of_a_long_item_begin_and_end_are_shown() -> None:
+    item = f"s3://bucket/{'folder/' * 20}scan-0017.tif"
+    said = say_failed({"job_id": "j", "index": 0, "item": item, "error": "boom"})
+    shown = said.split("  ")[2]
+    assert shown.startswith('"s3://bucket/')
+    assert shown.endswith('/scan-0017.tif"')
+    assert len(shown) <= 80
 
 
 def test_batches_come_newest_first_and_page_by_page() -> None:

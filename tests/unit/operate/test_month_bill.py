@@ -13,7 +13,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import WorkerState
-from spindown.domain.month_bill import CostKind, Gap, Grouping, MonthBill, rows_of
+from spindown.domain.month_bill import BillRow, CostKind, Gap, Grouping, MonthBill, rows_of
 from spindown.domain.past_cost import Saving
 from spindown.error import BadInput
 from spindown.ledger import Ledger
@@ -149,6 +149,25 @@ def test_the_screen_marks_what_is_an_estimate() -> None:
     assert "75 % less" in shown
     assert "12.00 USD" in shown
     assert "(estimates)" in shown
+
+
+def test_all_dollars_of_a_bill_have_as_many_places() -> None:
+    rows = [
+        BillRow(name=name, dollars=dollars)
+        for name, dollars in (("machines", 0.0214), ("disks", 0.0009), ("data", 0.0))
+    ]
+    bill = bill_of(a_world())
+
+    def shown(rows: list[BillRow]) -> list[str]:
+        table = list(render_bill(bill, rows, Grouping.KIND))[1]
+        console = Console(width=120)
+        with console.capture() as captured:
+            console.print(table)
+        return [line.split()[1] for line in captured.get().splitlines()[1:]]
+
+    assert shown(rows) == ["0.0214", "0.0009", "0.0000", "0.0223"]
+    large = [replace(rows[0], dollars=1234.5), *rows[1:]]
+    assert shown(large) == ["1,234.50", "0.00", "0.00", "1,234.50"]
 
 
 def test_a_month_without_work_says_so() -> None:

@@ -295,6 +295,9 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
 
     assert "unclaimed for 1m30s" in shown
     assert "launch held for 30s more" in shown
+    assert "further launch" not in shown
+    world.put(rows.worker_sort_key("i-1"), a_worker(instance_id="i-1", state=WorkerState.BOOTING))
+    assert "a further launch is held for 30s more" in screen_of(world.status())
 
 
 def test_the_first_day_is_not_compared_with_itself() -> None:

@@ -124,7 +124,9 @@ def a_batch(account: Account) -> None:
     account.commit("b-00001", json.dumps({**bad, "error": lines}).encode(), failed=1)
 
 
-def test_a_batch_is_waited_for_and_fetched_with_its_files(account: Account, tmp_path: Path) -> None:
+def test_a_batch_is_waited_for_and_fetched_with_its_files(
+    account: Account, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a_batch(account)
     folder = tmp_path / "got"
 
@@ -135,6 +137,8 @@ def test_a_batch_is_waited_for_and_fetched_with_its_files(account: Account, tmp_
         fetch()
 
     assert end.value.exit_code == 1
+    why = capsys.readouterr().err.splitlines()[-1]
+    assert "1 failed item, hence exit status 1; see why: spindown results b --failed" in why
     lines = (folder / "results.jsonl").read_text().splitlines()
     assert [json.loads(line)["job_id"] for line in lines] == ["b-00000", "b-00001"]
     assert (folder / "files" / "b-00000" / "0" / "a.txt").read_bytes() == b"made"
