@@ -37,16 +37,17 @@ def dashboard(  # noqa: PLR0913 - its options
 ) -> None:
     """Show the deployed dashboards as pages here, with jobs and what they print."""
     require("plot")
-    from spindown.cli.dashboard.page import (  # noqa: PLC0415 - loads the library that plots
-        Looked,
-        overview,
-        workload_page,
-    )
-    from spindown.cli.dashboard.server import (  # noqa: PLC0415 - likewise
-        Site,
-        make_server,
-        parse_span,
-    )
+    with noted_if_slow("loading what draws ..."):
+        from spindown.cli.dashboard.page import (  # noqa: PLC0415 - loads the library that plots
+            Looked,
+            overview,
+            workload_page,
+        )
+        from spindown.cli.dashboard.server import (  # noqa: PLC0415 - likewise
+            Site,
+            make_server,
+            parse_span,
+        )
 
     if html is not None:
         if show:
