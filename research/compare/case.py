@@ -17,12 +17,10 @@ from research.compare.world.trouble import (
     starved,
 )
 from spindown.domain.policy import Policy
-from spindown.simulator import Boot, SimScenario
+from spindown.simulator import BOOTS, SimScenario
 
-#: From the launch to the first item by bootstrap with small requirements: at least 70 s, 90 s in
-#: the median, 231 s in the 95th percentile, as `research.rival.boot` composes them of launches that
-#: were measured. A new deployment has such boots until an image is baked.
-BOOT = Boot(at_least=70.0, median=20.0, sigma=1.2679)
+#: A new deployment has such boots until an image is baked.
+BOOT = BOOTS["bootstrap"]
 #: Of every fleet: more than any of the scenarios needs at once.
 MAX_WORKERS = 200
 

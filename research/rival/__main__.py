@@ -18,7 +18,7 @@ from typing import Any
 from research.baseline import simulate_any
 from research.compare.case import MAX_WORKERS
 from research.compare.source import Part
-from research.rival.boot import CASES, composed, p95
+from research.rival.boot import CASES, composed
 from research.rival.family import FAMILIES
 from research.rival.page import AT_ONCE, OURS, PROMISE, best_in_time, page
 from research.rival.row import ROWS, SEARCH_SEED
@@ -137,7 +137,7 @@ def _run(
 
 def _seconds(boot: Boot) -> list[float]:
     """Return least, median and 95th percentile of a boot."""
-    return [boot.at_least, boot.at_least + boot.median, p95(boot)]
+    return [boot.at_least, boot.at_least + boot.median, boot.p95]
 
 
 def _told(result: SimResult) -> Mapping[str, float]:

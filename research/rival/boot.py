@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spindown.simulator import Boot
+from spindown.simulator import Boot, fit_boot
 
 #: Seconds from the launch to the start of user data, and to the end of an install of drivers and
 #: docker: columns of the file.
@@ -26,8 +26,6 @@ _DISK_MB_PER_SECOND = 125.0
 _SMALL_MB, _TORCH_MB, _MODEL_MB = 250.0, 5_500.0, 5_000.0
 #: Seconds of the user's ``setup`` with a small model, and with the large one. Assumed.
 _SMALL_SETUP, _MODEL_SETUP = 5.0, 10.0
-#: Of a normal distribution, where 95 % lie below.
-_P95 = 1.645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +66,12 @@ def composed(name: str, data: Path) -> Boot:
     case = CASES[name]
     seconds = _measured(data / "aws_boot_timing_2026.csv", case.column)
     least, usual, late = (share_of(seconds, share) for share in (0.0, 0.5, 0.95))
-    return Boot(
-        at_least=least + case.then,
-        median=usual - least,
-        sigma=math.log((late - least) / (usual - least)) / _P95,
-    )
+    return fit_boot(usual + case.then, late + case.then, least=least + case.then)
 
 
 def share_of(seconds: Sequence[float], share: float) -> float:
     """Return the least measured time that so large a share of all does not exceed."""
     return sorted(seconds)[max(math.ceil(share * len(seconds)) - 1, 0)]
-
-
-def p95(boot: Boot) -> float:
-    """Return the 95th percentile of a boot, seconds."""
-    return boot.at_least + boot.median * math.exp(_P95 * boot.sigma)
 
 
 def _measured(path: Path, column: str) -> list[float]:

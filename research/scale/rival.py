@@ -33,11 +33,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 
-from research.scale.story import ROOT_GIB, StoryJob
+from research.scale.story import BOOT, ROOT_GIB, StoryJob
 from spindown.domain.job_type import shape_of
 from spindown.domain.offer import InstanceType, extra_price_per_hour
 from spindown.domain.policy import Needs
-from spindown.simulator import Boot, Listing
+from spindown.simulator import Listing
 from spindown.simulator.scenario import DAY, Steps, value_at
 
 _GIB = 1024.0
@@ -351,7 +351,7 @@ class _World:
         if not options:
             raise ValueError(f"no machine takes {wanted[0]}")
         node = min(options, key=lambda each: each[:2])[2]
-        node.up_at = self._now + Boot().draw(self._boots)
+        node.up_at = self._now + BOOT.draw(self._boots)
         self._nodes.append(node)
         self._launches += 1
         self._launched_at = self._now

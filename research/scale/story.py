@@ -27,6 +27,8 @@ from spindown.simulator.hardware import find_type
 from spindown.simulator.scenario import DAY
 
 REGION = "us-east-1"
+#: Seconds from a launch to its first job, of all who are compared.
+BOOT = Boot(at_least=30.0, median=60.0, sigma=0.36)
 #: USD per vCPU and hour on demand (aws.amazon.com/ec2/pricing, 2025), and the sizes that are sold.
 _PER_VCPU = {"c7i": 0.044625, "m7i": 0.0504, "r7i": 0.06615, "x2iedn": 0.20844}
 _SIZES = ("large", *(f"{n}xlarge" for n in ("", 2, 4, 8, 12, 16, 24)))
@@ -90,7 +92,7 @@ def scenario(
         arrivals=tuple(_arrival(job, best) for job in jobs),
         listings=listings,
         length=days * DAY,
-        boot=Boot(),
+        boot=BOOT,
         requirements=Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64"})),
         root_volume_gib=ROOT_GIB,
     )

@@ -10,11 +10,11 @@ from research.compare.grid import verdict
 from research.scale.floor import best_plan, floor
 from research.scale.page import learned_after, tables
 from research.scale.rival import RIVALS, Rival, run_rival
-from research.scale.story import BestMachines, StoryJob, is_enough, mean_prices
+from research.scale.story import BOOT, BestMachines, StoryJob, is_enough, mean_prices
 from research.size import KINDS
 from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.relative_throughput import relative_throughput
-from spindown.simulator import Boot, Listing, TrueNeed, Zone
+from spindown.simulator import Listing, TrueNeed, Zone
 from tests.builders import a_cpu_type
 
 HOUR = 3600.0
@@ -107,7 +107,7 @@ def play(name: str, *jobs: StoryJob, sold: tuple[Listing, ...] | None = None) ->
 
 def boots(launches: int) -> list[float]:
     random = Random("1/boot")
-    return [Boot().draw(random) / HOUR for _ in range(launches)]
+    return [BOOT.draw(random) / HOUR for _ in range(launches)]
 
 
 def test_what_packs_puts_jobs_on_one_machine() -> None:

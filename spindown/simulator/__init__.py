@@ -19,12 +19,12 @@ from spindown.simulator.baseline import (
     on_demand_only,
     simulate_baseline,
 )
+from spindown.simulator.boot import BOOTS, Boot, fit_boot
 from spindown.simulator.fault import Alarm, Faults
 from spindown.simulator.result import Quantiles, Sample, SimResult
 from spindown.simulator.run import Run, simulate
 from spindown.simulator.scenario import (
     Arrival,
-    Boot,
     Listing,
     SimDelays,
     SimScenario,
@@ -34,6 +34,7 @@ from spindown.simulator.scenario import (
 
 __all__ = [
     "BASELINES",
+    "BOOTS",
     "OURS_ON_DEMAND",
     "Alarm",
     "Arrival",
@@ -49,6 +50,7 @@ __all__ = [
     "SimScenario",
     "TrueNeed",
     "Zone",
+    "fit_boot",
     "on_demand_only",
     "simulate",
     "simulate_baseline",

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import fsum
-from random import Random
 
 from spindown.domain.offer import VCPU, InstanceType, Requirements, slot_count
 from spindown.domain.policy import Needs
 from spindown.domain.relative_throughput import relative_throughput
+from spindown.simulator.boot import BOOTS, Boot
 from spindown.simulator.fault import Faults, Spans
 
 #: Piecewise constant: (from this second on, value), in order of time.
@@ -104,26 +104,6 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """How long a launch takes to check in: a shifted lognormal distribution, seconds.
-
-    The defaults are of a baked image: half of all launches within 90 s, 19 of 20 within 139 s.
-    """
-
-    at_least: float = 30.0
-    #: Of what comes on top of ``at_least``.
-    median: float = 60.0
-    #: Of its logarithm; 0: always the median.
-    sigma: float = 0.36
-
-    def draw(self, random: Random) -> float:
-        """Draw the time of one launch."""
-        if self.sigma <= 0.0:
-            return self.at_least + self.median
-        return self.at_least + self.median * random.lognormvariate(0.0, self.sigma)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimDelays:
     """How slow the world is, in seconds."""
 
@@ -152,7 +132,7 @@ class SimScenario:
     length: float
     #: Its time of day decides nothing but the days of the account.
     start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
-    boot: Boot = field(default_factory=Boot)
+    boot: Boot = BOOTS["bootstrap"]
     delays: SimDelays = field(default_factory=SimDelays)
     #: Share of reclaims that come without a notice.
     notice_missing: float = 0.0

@@ -1,6 +1,5 @@
 """Gather what a simulation needs: a workload, its traffic and the prices, as the options ask."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,13 +41,8 @@ from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import reference_machine
 from spindown.error import BadInput
 from spindown.ledger.knowledge import read_knowledge, starts_baked
-from spindown.simulator import Boot, SimScenario
+from spindown.simulator import BOOTS, Boot, SimScenario, fit_boot
 from spindown.simulator.scenario import DAY
-
-#: Of a normal distribution: the deviation that 19 of 20 do not exceed.
-_Z_95 = 1.645
-#: Shortest boot, as a share of the usual one.
-_LEAST_BOOT = 1 / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +63,7 @@ class SimulatedWorkload:
     regions: tuple[str, ...] = ()
     #: Region -> zones to buy in; empty: all that a market has.
     zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    boot: Boot = field(default_factory=Boot)
+    boot: Boot = BOOTS["bootstrap"]
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     @property
@@ -108,6 +102,7 @@ def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:
         requirements=chosen.to_requirements(),
         slots=str(chosen.run.slots),
         root_volume_gib=chosen.image.root_volume_gib,
+        boot=BOOTS["baked" if chosen.image.mode in {"bake", "ami"} else "bootstrap"],
         budget_per_month=config.deployment.budget_per_month,
         pricing=config.pricing.of(name, config.deployment.region),
         regions=tuple(config.deployment.regions),
@@ -181,16 +176,6 @@ def with_knowledge(subject: SimulatedWorkload, knowledge: Knowledge) -> Simulate
     return replace(subject, knowledge=knowledge, boot=fit_boot(p50, p95))
 
 
-def fit_boot(p50: float, p95: float | None = None) -> Boot:
-    """Return boots with these quantiles in seconds; without the second, the usual spread."""
-    least = p50 * _LEAST_BOOT
-    median = max(p50 - least, 1.0)
-    if p95 is None:
-        return Boot(at_least=least, median=median)
-    sigma = math.log(max((p95 - least) / median, 1.0)) / _Z_95
-    return Boot(at_least=least, median=median, sigma=sigma)
-
-
 #: Shorter traffic shows no week, so that a month of it is a guess.
 _WEEK = 7 * DAY
 _MONTH = HOURS_PER_MONTH * 3600.0
@@ -258,7 +243,7 @@ def gather(options: SimulationOptions, connect: Connect = open_session) -> Gathe
     session = _open(options, connect) if options.needs_deployment else None
     subject = _find_subject(options, session)
     if options.boot is not None:
-        subject = replace(subject, boot=fit_boot(_seconds(options.boot)))
+        subject = replace(subject, boot=_named_boot(options.boot))
     traffic = _find_traffic(options, subject, session)
     if options.last_days is not None:
         traffic = keep_last(traffic, options.last_days)
@@ -345,11 +330,13 @@ def _find_prices(
     return read_prices(Path(options.prices), traffic, buyer)
 
 
-def _seconds(text: str) -> float:
+def _named_boot(text: str) -> Boot:
+    if text in BOOTS:
+        return BOOTS[text]
     try:
         length = parse_duration(text).total_seconds()
     except ValueError as exc:
-        raise BadInput("--boot", text, str(exc)) from exc
+        raise BadInput("--boot", text, f"{exc}, or {', '.join(BOOTS)}") from exc
     if length < 1.0:
         raise BadInput("--boot", text, "give at least 1s")
-    return length
+    return fit_boot(length)

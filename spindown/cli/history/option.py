@@ -45,7 +45,8 @@ Days = Annotated[
     ),
 ]
 Boot = Annotated[
-    str | None, typer.Option(help="Median time from launch to first job, such as 90s.")
+    str | None,
+    typer.Option(help="Launch to first item: baked, bootstrap, model, or a median such as 90s."),
 ]
 Reclaims = Annotated[
     float,

@@ -15,12 +15,18 @@ from spindown.cli.history.arrival import (
     read_arrivals,
     read_queue,
 )
-from spindown.cli.history.gather import SimulatedWorkload, fit_boot, read_subject, with_knowledge
+from spindown.cli.history.gather import (
+    SimulatedWorkload,
+    gather,
+    read_subject,
+    with_knowledge,
+)
+from spindown.cli.history.option import SimulationOptions
 from spindown.domain.learning import Knowledge
 from spindown.error import BadInput
 from spindown.memory import MemoryTrafficHistory
 from spindown.port import Sent
-from spindown.simulator import Arrival
+from spindown.simulator import BOOTS, Arrival, fit_boot
 from tests.builders import job_sizes
 from tests.unit.cli.history import HOUR, MONDAY, a_file
 
@@ -318,6 +324,37 @@ code = "count"
     subject = read_subject(a_file(tmp_path, text, "spindown.toml"), None)
 
     assert subject.regions == ("us-west-2", "eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "boots"), [("auto", "bootstrap"), ("bootstrap", "bootstrap"), ("bake", "baked")]
+)
+def test_boots_are_those_of_the_workload_s_first_image(
+    tmp_path: Path, mode: str, boots: str
+) -> None:
+    text = f"""
+[deployment]
+name = "far"
+region = "us-west-2"
+zones = ["us-west-2a"]
+
+[workload.count]
+image.mode = "{mode}"
+
+[workload.count.run]
+entrypoint = "count:run"
+code = "count"
+"""
+    subject = read_subject(a_file(tmp_path, text, "spindown.toml"), None)
+
+    assert subject.boot == BOOTS[boots]
+
+
+@pytest.mark.parametrize("name", BOOTS)
+def test_boots_are_named_by_what_an_instance_starts_from(name: str) -> None:
+    found = gather(SimulationOptions(arrivals="office", prices="sample", boot=name))
+
+    assert found.scenario.boot == BOOTS[name]
 
 
 def test_a_made_up_month_is_the_same_for_the_same_seed() -> None:
