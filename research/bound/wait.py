@@ -14,7 +14,8 @@ from research.bound.price import Prices
 from research.bound.sparse import sparse_boots
 from research.bound.supply import Supply
 from spindown.domain.offer import extra_price_per_hour
-from spindown.simulator.scenario import Arrival, Boot, SimScenario
+from spindown.simulator.boot import Boot
+from spindown.simulator.scenario import Arrival, SimScenario
 
 _HOUR = 3600.0
 

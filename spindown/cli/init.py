@@ -183,6 +183,8 @@ def _checked(text: str, wanted: Mapping[str, Any], remedy: str) -> str:
     return text
 
 
+#: Of a new project.
+FIRST_WORKLOAD = "main"
 _DEFAULT_REGION = "us-east-1"
 _NAME_CHARACTERS = 31
 
@@ -261,15 +263,23 @@ def _draft(config: Path, region: str | None, *, has_main: bool) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
     place = region or _DEFAULT_REGION
-    zones = json.dumps([f"{place}a", f"{place}b"])
     # What follows is checked with the workload, also where that is another.
     try:
-        document = tomllib.loads(DRAFT.format(quoted=quoted, region=place, zones=zones))
+        document = tomllib.loads(_fill(DRAFT, quoted, place))
     except tomllib.TOMLDecodeError:
         raise BadInput("--region", place, "write a region of the form us-east-1") from None
     parse(document, DraftConfig)
-    draft = DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY
-    return draft.format(quoted=quoted, region=place, zones=zones)
+    return _fill(DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY, quoted, place)
+
+
+def first_document() -> dict[str, Any]:
+    """Return what a new project's spindown.toml says, for one that has none."""
+    return tomllib.loads(_fill(DRAFT, '"spindown"', _DEFAULT_REGION))
+
+
+def _fill(draft: str, quoted: str, region: str) -> str:
+    zones = json.dumps([f"{region}a", f"{region}b"])
+    return draft.format(quoted=quoted, region=region, zones=zones)
 
 
 def _read(config: Path) -> str:

@@ -25,6 +25,7 @@ from spindown.cli.history.price import (
     read_live,
     read_prices,
 )
+from spindown.cli.init import FIRST_WORKLOAD, first_document
 from spindown.cli.session import Session, open_session
 from spindown.config import Config, parse_duration
 from spindown.control.policy import effective_policy
@@ -86,18 +87,23 @@ class SimulatedWorkload:
 
 
 def default_subject() -> SimulatedWorkload:
-    """Return a workload without a file: the defaults of every setting."""
-    return SimulatedWorkload(workload="WORKLOAD", source="the default policy")
+    """Return a workload without a file: as ``spindown init`` writes it, in any zone, unbudgeted."""
+    config = configuration.parse(first_document(), configuration.DraftConfig)
+    subject = _subject(config, FIRST_WORKLOAD, "as `spindown init` writes it")
+    return replace(subject, budget_per_month=None, regions=(), zones={})
 
 
 def read_subject(path: Path, workload: str | None) -> SimulatedWorkload:
     """Return a workload of a spindown.toml, deployable or not (raises ConfigError, BadInput)."""
     config = configuration.load(path, configuration.DraftConfig, named="--policy")
-    name = _pick(config, workload, path)
+    return _subject(config, _pick(config, workload, path), str(path))
+
+
+def _subject(config: Config, name: str, source: str) -> SimulatedWorkload:
     chosen = config.workloads[name]
     return SimulatedWorkload(
         workload=name,
-        source=str(path),
+        source=source,
         policy=chosen.to_policy(),
         requirements=chosen.to_requirements(),
         slots=str(chosen.run.slots),

@@ -236,7 +236,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
 
     # What never starts waits for no time: the promise is the policy's own.
     assert told["promise_seconds"] == policy.start_within.total_seconds()
-    assert "within 5.0 min, as start_within says." in text
+    assert "within 15.0 min, as start_within says." in text
     assert told["now"]["jobs_undone"] == 6
     assert told["now"]["wait_p95_seconds"] is None
     assert told["saving_a_month"] is None
