@@ -24,6 +24,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -355,7 +356,11 @@ def statistic(region: str, alarm: Mapping[str, Any], *, after: float, until: flo
     key = (alarm["Namespace"], alarm["MetricName"], cloudwatch._dims_key(dimensions))
     with in_region(region):
         stored = cloudwatch._metrics.get(key) or []
-    points = [one for one in reversed(stored) if after < one["Timestamp"] <= until]
+    newest_first = reversed(stored)
+    if alarm["Namespace"].startswith("AWS/"):
+        # AWS's own are stored in order, several a second for hours: the older ones are not read.
+        newest_first = takewhile(lambda one: one["Timestamp"] > after, newest_first)
+    points = [one for one in newest_first if after < one["Timestamp"] <= until]
     if not points:
         return None
     name = alarm.get("ExtendedStatistic") or alarm["Statistic"]

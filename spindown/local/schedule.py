@@ -17,6 +17,9 @@ from spindown.local import emulator
 _LOGGER = logging.getLogger(__name__)
 _MINUTE_SECONDS = 60
 _PULSE_SECONDS = 0.05
+#: The golden ratio: schedules begin so far apart, in shares of their time, that however many there
+#: are none comes close to another.
+_APART = 0.618
 
 #: Invokes a function (region, ARN, payload) and returns when it has answered.
 InvokeAndWait = Callable[[str, str, bytes], None]
@@ -56,14 +59,23 @@ class Ticker:
         """Fire every enabled schedule whose time has come."""
         if self._is_over:
             return
-        now = self._clock().timestamp()
-        for firing in self.firings():
-            last = self._fired_at.setdefault(firing.schedule, now)
-            if now - last < firing.seconds * self._pace or firing.schedule in self._running:
-                continue
-            self._fired_at[firing.schedule] = now
+        for firing in self.due(self._clock().timestamp()):
             self._running.add(firing.schedule)
             threading.Thread(target=self._run, args=(firing,), name="schedule", daemon=True).start()
+
+    def due(self, now: float) -> Iterator[Firing]:
+        """Yield what fires at `now`, in seconds since the epoch, and count its next time from then.
+
+        Schedules take turns, as in an account, where no two were made in the same moment: all at
+        once they would ask for as many processes of their function.
+        """
+        for firing in self.firings():
+            seconds = firing.seconds * self._pace
+            turn = len(self._fired_at) * _APART % 1.0
+            last = self._fired_at.setdefault(firing.schedule, now - turn * seconds)
+            if now - last >= seconds and firing.schedule not in self._running:
+                self._fired_at[firing.schedule] = now
+                yield firing
 
     def firings(self) -> list[Firing]:
         """Return the enabled schedules that can be played, the rarest first."""

@@ -3,6 +3,7 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from spindown.error import BadInput
 from spindown.local import emulator
 from spindown.local.gateway import bind
 from spindown.local.monitor import Monitor
+from spindown.local.schedule import Ticker
 from spindown.local.system import LocalSystem
 from tests.local.waiting import until
 from tests.local.world import ROLE, Recorder, a_system, launch, write_config
@@ -237,6 +239,34 @@ def test_a_schedule_fires_its_input_at_the_local_pace(
         assert events[0] == {"tick": True}
     finally:
         scheduler.delete_schedule(Name="tick")
+
+
+def test_schedules_of_one_rate_take_turns(system: LocalSystem, recorder: Recorder) -> None:
+    scheduler, names = system.client("scheduler"), [f"turn-{number}" for number in range(6)]
+    for name in names:
+        scheduler.create_schedule(
+            Name=name,
+            ScheduleExpression="rate(1 minute)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": recorder.arn, "RoleArn": ROLE, "Input": json.dumps(name)},
+        )
+    ticker = Ticker(tick=timedelta(seconds=60), invoke=print, clock=system.market.now)
+    try:
+        fired = [
+            system.gateway.call(partial(due, ticker, at, frozenset(names))) for at in range(121)
+        ]
+    finally:
+        for name in names:
+            scheduler.delete_schedule(Name=name)
+
+    times = {name: [at for at, each in enumerate(fired) if name in each] for name in names}
+    assert {second - first for first, second in times.values()} == {60}
+    assert max(map(len, fired)) == 1
+
+
+def due(ticker: Ticker, at: float, names: frozenset[str]) -> list[str]:
+    """Return which of these fire at a moment."""
+    return [name for one in ticker.due(at) if (name := json.loads(one.payload)) in names]
 
 
 def test_a_rule_by_rate_fires_its_input_at_the_local_pace(
