@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import Stack
+from aws_cdk import CfnResource, Stack
 
 from spindown import config
 from spindown.config.deployment import POLICY_CHARACTERS_MAX
@@ -23,7 +23,6 @@ from spindown.infra.iam.limit import POLICIES_MAX, check_roles, measure
 from tests.infra.assembly import (
     PLAIN,
     Assembly,
-    describe_core,
     listed,
     make_app,
     synthesise_core,
@@ -31,6 +30,9 @@ from tests.infra.assembly import (
 )
 from tests.infra.observability import assembly as insight
 from tests.infra.policy import resolve
+
+#: AWS CloudFormation quotas.
+RESOURCES_MAX = 500
 
 FURTHER = (
     *("ap-northeast-1", "ap-northeast-2", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
@@ -105,6 +107,7 @@ def test_a_role_that_would_have_too_many_policies_is_told_of() -> None:
     assert re.search(r"\blab--scaler\b.*\b11\b.*\b10\b", said)
 
 
+@pytest.mark.proof
 def test_so_many_workloads_fit_with_nine_further_regions(tmp_path: Path) -> None:
     """Of docs/runbook.md, which tells how many fit with fewer regions too."""
     for workloads, fits in ((4, nullcontext()), (5, pytest.raises(ConfigError, match="9 regions"))):
@@ -121,7 +124,10 @@ def test_so_many_workloads_fit_with_nine_further_regions(tmp_path: Path) -> None
 def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:
     project = write_project(tmp_path, a_config(37))
     app = make_app(project, tmp_path / "out")
-    describe_core(app, project)
+    # As the core stack of so many would have; how many fit is in test_app.py.
+    large = Stack(app, "large")
+    for number in range(RESOURCES_MAX + 1):
+        CfnResource(large, f"Resource{number}", type="AWS::SNS::Topic")
 
     with pytest.raises(ConfigError) as caught:
         synthesise_app(app, load_config(app))
@@ -152,8 +158,14 @@ def test_every_template_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workloads", "name", "deployment"),
-    [(36, "embed-docs-{:02}", "production"), (32, "w{:02}".ljust(33, "x"), "d" * 25)],
-    ids=["names of a usual length", "names of 31 and 25 characters"],
+    [
+        pytest.param(36, "embed-docs-{:02}", "production", id="names of a usual length"),
+        pytest.param(
+            *(32, "w{:02}".ljust(33, "x"), "d" * 25),
+            id="names of 31 and 25 characters",
+            marks=pytest.mark.proof,
+        ),
+    ],
 )
 def test_what_people_see_of_so_many_workloads_fits(
     tmp_path: Path, workloads: int, name: str, deployment: str
@@ -175,3 +187,4 @@ def test_what_people_see_of_so_many_workloads_fits(
 
     (template,) = tmp_path.glob("*.template.json")
     assert template.stat().st_size <= TEMPLATE_BYTES_MAX
+    assert len(json.loads(template.read_text())["Resources"]) <= RESOURCES_MAX

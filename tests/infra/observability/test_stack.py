@@ -1,29 +1,18 @@
-"""The insight stack by others' rules, beside the core stack, and at the size of ten workloads."""
+"""The insight stack by others' rules, and beside the core stack."""
 
 import ast
 import json
-import os
 import re
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spindown.contract import log
 from spindown.contract.decision import Outcome
-from spindown.infra.deployment import describe
 from spindown.infra.shared.worker_kit import PACKAGE
-from spindown.worker.usage.reading import Processes
-from tests.infra import assembly as whole
-from tests.infra.assembly import Assembly, words, write_project
+from tests.infra.assembly import Assembly, words
 from tests.infra.observability.assembly import alarm_metrics, all_of
-
-#: AWS CloudFormation quotas.
-RESOURCES_MAX = 500
-SECONDS_MAX = 30.0
 
 Resources = Mapping[str, Mapping[str, Any]]
 
@@ -33,40 +22,6 @@ def insight(assembly: Assembly) -> Resources:
     path = assembly.directory / "lab-insight.template.json"
     resources: Resources = json.loads(path.read_text())["Resources"]
     return resources
-
-
-def test_ten_workloads_fit_and_are_quick(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = "".join(
-        f'[workload.w{number}.run]\nentrypoint = "job:run"\ncode = "code"\n' for number in range(10)
-    )
-    head = '[deployment]\nname = "lab"\nregion = "eu-west-1"\nzones = ["eu-west-1a"]\n'
-    project = write_project(tmp_path, head + config)
-    before, began = cpu_seconds(), time.perf_counter()
-
-    app = whole.make_app(project, tmp_path / "out", checked=True)
-    describe(app)
-    app.synth()
-
-    seconds, used = time.perf_counter() - began, cpu_seconds() - before
-    sizes = {
-        path.name.removesuffix(".template.json"): len(json.loads(path.read_text())["Resources"])
-        for path in (tmp_path / "out").glob("*.template.json")
-    }
-    with capsys.disabled():
-        said = f"ten workloads: {seconds:.1f} s, {used:.1f} s of a processor, resources {sizes}"
-        sys.stdout.write(f"\n{said}\n")
-    assert set(sizes) >= {"lab-core", "lab-insight"}
-    assert max(sizes.values()) < RESOURCES_MAX
-    # Not by the clock on the wall, which other tests hold up: a synthesis uses one processor.
-    assert used < SECONDS_MAX
-
-
-def cpu_seconds() -> float:
-    """Return the processor time of this process and all below it: CDK works in one of Node's."""
-    tree = Processes(Path("/proc")).trees([os.getpid()])[os.getpid()]
-    return sum(process.cpu_seconds for process in tree)
 
 
 def test_what_insight_names_is_there_in_core(assembly: Assembly, insight: Resources) -> None:
