@@ -174,7 +174,8 @@ def test_without_an_extra_it_says_how_to_get_it(tmp_path: Path, wheel: Path, way
         done = bare.attempt(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
         # `simulate` says first what it is about to do.
-        assert done.stderr.count("\n") == 1 + (arguments[0] == "simulate")
+        # Beside what it says that it does, as that it loads on a busy machine.
+        assert [line.endswith(" ...") for line in done.stderr.splitlines()].count(False) == 1
         assert f"{told} '{wheel}[{extra}]'" in done.stderr
     app = bare.attempt(program="spindown-app")
     assert (app.returncode, app.stdout, app.stderr.count("\n")) == (1, "", 1)
