@@ -58,4 +58,10 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the longest modules begin first: a process runs a module whole, and one would be last."""
     # What pytest-randomly has shuffled stays so within.
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=_minutes, reverse=True)
+
+
+def _minutes(item: pytest.Item) -> float:
+    """Return about how long the module of a test takes, 0 if not long."""
+    long = item.get_closest_marker("long")
+    return long.kwargs.get("minutes", 1.0) if long else 0.0

@@ -36,7 +36,7 @@ OURS = tuple(one for one in EVERY if one.program == "spindown")
 #: How commands begin that are read and not run -> why.
 NOT_RUN: Mapping[str, str] = {
     "--install-completion": "it changes the files of a person's shell",
-    "bill --export": "it reads AWS's own bill: tests/e2e/test_run.py has one",
+    "bill --export": "it reads AWS's own bill: tests/e2e/test_operate.py has one",
     "cdk": "it is for an AWS account",
     "dashboard --open": "it serves until Ctrl-C: tests/unit/cli/test_dashboard.py asks it",
     "dashboard --since": "likewise",
@@ -46,11 +46,11 @@ NOT_RUN: Mapping[str, str] = {
     "local down": "the proof below begins and ends with it",
     "local status": "likewise",
     "local up": "likewise",
-    "run": "it takes a workload of folders: tests/e2e/test_run.py and test_types.py run it",
+    "run": "it takes a workload of folders: tests/e2e/test_operate.py and test_types.py run it",
     "shell": "it takes Session Manager of AWS",
     "submit embed --uri": "its address is of a bucket of somebody's own",
     "submit video": "likewise",
-    "verify": "it takes a workload of its own: tests/e2e/test_verify.py runs it",
+    "verify": "it takes a workload of its own: tests/e2e/test_operate.py runs it",
     "watch": "it shows until Ctrl-C: it is run below, and interrupted",
 }
 #: How commands begin that need no deployment and little time; `init` alone is one too.

@@ -1,46 +1,28 @@
-"""`spindown verify` against the local system, whose market plays AWS Fault Injection Service."""
+"""`spindown verify` where it is held up; that it proves a deployment is in `test_operate.py`."""
 
 import json
 import signal
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from spindown.domain.verification import Interruption, VerifyCheck
-from tests.e2e.world import HANGING, VERIFIED, World, deployed, found
+from tests.e2e.world import HANGING, World, deployed, found, write_deployment
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    path = tmp_path_factory.mktemp("verify") / "spindown.toml"
-    path.write_text(VERIFIED, encoding="utf-8")
-    with deployed(path) as world:
+    with deployed(write_deployment(tmp_path_factory.mktemp("verify"), "verify")) as world:
         yield world
 
 
 def verify(world: World, *options: str) -> tuple[int, dict[str, object]]:
     done = world.spindown("verify", "--yes", "--json", *options)
     return done.returncode, json.loads(done.stdout)
-
-
-def test_a_deployment_proves_itself(world: World, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    status, told = verify(world, "--html", str(page), "--items", "40")
-
-    verdicts = {one["check"]: one["passed"] for one in told["checks"]}  # type: ignore[attr-defined]
-    assert verdicts == dict.fromkeys([str(check) for check in VerifyCheck], True), told
-    assert (status, told["passed"]) == (0, True)
-    run = told["run"]
-    assert isinstance(run, dict)
-    assert run["interruption"] == Interruption.FAULT_INJECTION
-    assert run["items"]["right"] == 40
-    assert len(run["machines"]) == 2
-    assert "<script" not in page.read_text(encoding="utf-8")
 
 
 class NoTemplates(BaseHTTPRequestHandler):
@@ -64,7 +46,6 @@ def no_fault_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         server.shutdown()
 
 
-@pytest.mark.proof
 @pytest.mark.usefixtures("no_fault_stack")
 def test_it_proves_itself_without_fault_injection(world: World) -> None:
     status, told = verify(world, "--items", "40")
@@ -78,7 +59,6 @@ def test_it_proves_itself_without_fault_injection(world: World) -> None:
     assert (run["items"]["right"], len(run["machines"]), run["fault_usd"]) == (40, 2, 0.0)
 
 
-@pytest.mark.proof
 def test_ctrl_c_leaves_nothing_running(world: World) -> None:
     known = {one.instance_id for one in world.instances("verify")}
     with world.followed("verify", "--yes", "--item-seconds", "10") as process:
@@ -90,7 +70,6 @@ def test_ctrl_c_leaves_nothing_running(world: World) -> None:
     assert not any(one.state.is_alive for one in world.instances("verify"))
 
 
-@pytest.mark.proof
 def test_what_may_cost_too_much_is_not_begun(world: World) -> None:
     known = len(world.instances("verify"))
 

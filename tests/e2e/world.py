@@ -80,20 +80,6 @@ heartbeat_stale_after = "30s"
 boot_estimate = "1s"
 """
 
-#: A deployment that only proves itself.
-VERIFIED = f"""
-[deployment]
-name = "e2e"
-region = "us-east-1"
-zones = ["us-east-1a", "us-east-1b"]
-
-[workload.verify.run]
-verify = true
-
-[workload.verify.policy]
-{SWIFT.replace("max_workers = 1", "max_workers = 2")}
-"""
-
 #: Workload -> its policy.
 _POLICY = {
     "count": f"{SWIFT}\nmax_items_per_job = 4",
@@ -101,6 +87,7 @@ _POLICY = {
     "lab": SWIFT,
     "mixed": SWIFT.replace("max_workers = 1", "max_workers = 6\nshared_slots = 4"),
     "absent": f"{SWIFT}\nmax_failures = 1\nmax_failures_on_two = 1",
+    "verify": SWIFT.replace("max_workers = 1", "max_workers = 2"),
 }
 
 _WORKLOAD = """
@@ -121,26 +108,33 @@ folders = true
 {policy}
 """
 
+#: A workload by which a deployment proves itself.
+_VERIFY = """
+[workload.{name}.run]
+verify = true
+
+[workload.{name}.policy]
+{policy}
+"""
+_HOW = {"lab": _LAB, "verify": _VERIFY}
+
 Found = TypeVar("Found")
 
 
 def write_deployment(directory: Path, *names: str) -> Path:
-    """Write a spindown.toml of some of the five workloads with their code; return its path."""
+    """Write a spindown.toml of some of the workloads with their code; return its path."""
     for name in names:
         if name in CODE:
             (directory / name).mkdir()
             (directory / name / f"{name}.py").write_text(CODE[name], encoding="utf-8")
-        elif name != "lab":
+        elif name not in _HOW:
             shutil.copytree(ROOT / "examples" / name, directory / name)
     head = (
         '[deployment]\nname = "e2e"\nregion = "us-east-1"\nzones = ["us-east-1a", "us-east-1b"]\n'
         # What people are told of batches is test_after's.
         'alarm_batches = "none"\n'
     )
-    tables = [
-        (_LAB if name == "lab" else _WORKLOAD).format(name=name, policy=_POLICY[name])
-        for name in names
-    ]
+    tables = [_HOW.get(name, _WORKLOAD).format(name=name, policy=_POLICY[name]) for name in names]
     path = directory / "spindown.toml"
     path.write_text(head + "".join(tables), encoding="utf-8")
     return path

@@ -18,7 +18,7 @@ import pytest
 
 from spindown.domain.verification import VerifyCheck
 from spindown.job.policy import read_standing
-from tests.e2e.world import ROOT, VERIFIED, World, deployed, found, parsed
+from tests.e2e.world import ROOT, World, deployed, found, parsed, write_deployment
 from tests.proof.moto_state import SERVICES, MotoState
 from tests.proof.record import record_part
 
@@ -80,8 +80,7 @@ def state() -> MotoState:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, state: MotoState) -> Iterator[World]:
-    path = tmp_path_factory.mktemp("moto") / "spindown.toml"
-    path.write_text(VERIFIED, encoding="utf-8")
+    path = write_deployment(tmp_path_factory.mktemp("moto"), "verify")
     with deployed(path, emulate=state.load) as world:
         state.move(world.client)
         yield world

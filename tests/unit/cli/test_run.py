@@ -1,4 +1,4 @@
-"""What ``spindown run`` makes of its options; that it runs is in tests/e2e/test_run.py."""
+"""What ``spindown run`` makes of its options; that it runs is in tests/e2e/test_operate.py."""
 
 from dataclasses import replace
 from typing import Any
