@@ -7,11 +7,14 @@ import pytest
 
 import spindown
 from tests.worker_system.clean_root import CleanRoot
-from tests.worker_system.kit import zip_code
+from tests.worker_system.kit import make_wheel, zip_code
 
 pytestmark = pytest.mark.proof
 
-UNITS = ["spindown-worker.service", "spindown-deadman.service", "spindown-deadman.timer"]
+UNITS = [
+    *("spindown-worker.service", "spindown-instance-store.service"),
+    *("spindown-deadman.service", "spindown-deadman.timer"),
+]
 BOOT = "[Unit]\nWants={}\n"
 
 #: Where a worker leaves what the test reads.
@@ -171,6 +174,52 @@ def test_a_failing_worker_starts_clean_five_times_and_then_ends(
 
     assert root.boot(units)
     assert (left / "rests").read_text() == "0\n" * 5
+
+
+#: As on AWS's Deep Learning AMIs; memory stands in for the disks.
+DLAMI = """
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=mkdir -p /opt/dlami/nvme
+ExecStart=mount -t tmpfs -o size=1t tmpfs /opt/dlami/nvme
+"""
+#: Tells where its files lie, and whether they are there when the system ends.
+HOLDER = f"""
+findmnt --noheadings --output FSTYPE,OPTIONS --target $TMPDIR >{LEFT}/at
+touch $TMPDIR/held
+ended() {{ sleep 2; ls $TMPDIR >{LEFT}/end; exit; }}
+trap ended TERM
+touch {LEFT}/go
+while :; do sleep 0.1; done
+"""
+#: How long a stand-in takes to write says nothing.
+UNTIMED = '#!/bin/sh\nshift && exec "$@"\n'
+
+
+def test_what_a_worker_writes_is_on_the_instance_store(root: CleanRoot, left: Path) -> None:
+    probe = root.directory / "opt" / "probe"
+    probe.mkdir(exist_ok=True)
+    (probe / "hold.sh").write_text(HOLDER)
+    (probe / "timeout").write_text(UNTIMED)
+    (probe / "timeout").chmod(0o755)
+    root.run("find", "/var/lib/spindown/work", "-mindepth", "1", "-delete")
+    end = f"while ! test -e {LEFT}/go; do sleep 0.1; done; systemctl poweroff"
+    path = "[Service]\nEnvironment=PATH=/opt/probe:/usr/sbin:/usr/bin:/sbin:/bin\n"
+    units = {
+        "boot.target": BOOT.format("spindown-worker.service end.service"),
+        "dlami-nvme.service": DLAMI,
+        "end.service": f"[Service]\nType=oneshot\nExecStart=sh -c '{end}'\n",
+        "spindown-instance-store.service.d/run.conf": path,
+        "spindown-worker.service.d/run.conf": worker_runs("sh /opt/probe/hold.sh"),
+    }
+
+    assert root.boot(units)
+    kind, flags = (left / "at").read_text().split()
+    assert kind == "tmpfs"
+    assert {"rw", "noatime", "nodev", "nosuid"} <= set(flags.split(","))
+    assert (left / "end").read_text() == "held\n"
+    assert not list((root.directory / "var/lib/spindown/work").iterdir())
 
 
 def test_whoever_restarts_a_worker_by_the_way_is_refused(root: CleanRoot, left: Path) -> None:
@@ -333,3 +382,36 @@ def test_who_builds_the_code_s_packages_has_no_rights(root: CleanRoot) -> None:
     assert (seen["reads"], seen["changes"]) == ([], [])
     owners = root.run("find", "/opt/spindown/run", "!", "-user", "root")
     assert owners.stdout == ""
+
+
+#: On an instance that is to work; memory stands in for the disks of a Deep Learning AMI.
+BOOTSTRAP = """
+set -eu
+stubs=$(mktemp -d)
+printf '#!/bin/sh\n' >$stubs/systemctl
+printf '#!/bin/sh\nshift && exec "$@"' >$stubs/timeout
+chmod +x $stubs/*
+mkdir -p /opt/fresh /opt/dlami/nvme
+mount --bind /opt/fresh /opt/spindown
+mount -t tmpfs -o size=1t tmpfs /opt/dlami/nvme
+touch /run/spindown-begun
+PATH=$stubs:$PATH sh /kit/system/install.sh --offline --code /code.zip >&2
+ls -A /opt/spindown/run >&2
+test ! -e /opt/spindown/run/.build
+stat -f -c %T /opt/spindown/run/lib/python*/site-packages/built.py /opt/spindown/worker
+"""
+
+
+def test_an_instance_installs_packages_on_its_own_disks(root: CleanRoot) -> None:
+    wheel = make_wheel(root.directory, "built", {"built.py": "HERE = True\n"})
+    files: dict[str, str | bytes] = {
+        "needs.txt": f"./{wheel.name}\n",
+        wheel.name: wheel.read_bytes(),
+    }
+    zip_code(root.directory / "code.zip", files, requirements="needs.txt")
+
+    done = root.run_apart("sh", "-c", BOOTSTRAP)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    packages, worker = done.stdout.splitlines()[-2:]
+    assert (packages, worker == "tmpfs") == ("tmpfs", False)

@@ -90,6 +90,7 @@ def test_an_install_starts_and_enables_nothing(installed: Prefix) -> None:
     assert sorted(path.name for path in units.iterdir() if not path.is_symlink()) == [
         "spindown-deadman.service",
         "spindown-deadman.timer",
+        "spindown-instance-store.service",
         "spindown-worker.service",
     ]
 

@@ -130,7 +130,7 @@ done
 # After the distribution's own files, whose names begin with lower numbers.
 install -m 644 "$kit/system/sysctl.conf" "$root/etc/sysctl.d/90-spindown.conf"
 install -m 644 "$kit/system/metadata.nft" "$home/system/"
-for script in deadman grant-docker guard-metadata run-build smoke wake-gpu; do
+for script in deadman grant-docker guard-metadata mount-instance-store run-build smoke wake-gpu; do
     install -m 755 "$kit/system/$script.sh" "$home/system/"
 done
 for script in run-code run-python; do
@@ -138,6 +138,12 @@ for script in run-code run-python; do
 done
 systemd-sysusers --root="${root:-/}" spindown.conf
 systemd-tmpfiles --root="${root:-/}" --create spindown.conf
+# Where user data has begun, this instance is to work; what lies on the disks that its type brings is
+# in no image.
+if [ -z "$root" ] && [ -e /run/spindown-begun ]; then
+    mkdir -p "$home/run"
+    "$home/system/mount-instance-store.sh"
+fi
 
 if [ -z "$uv" ]; then
     step "uv"
@@ -164,9 +170,9 @@ add() {
 # the credentials of this instance.
 install_requirements() {
     step "the code's requirements meanwhile${wheels:+: from wheels only}"
-    build=$scratch/build
+    # On the disk of the packages, of which the instance may have several.
+    build=$home/run/.build
     mkdir "$build"
-    chmod 711 "$scratch"
     cp -R "$scratch/code" "$build/code"
     # The kit lies where root alone may look.
     cp -R "$kit/wheels" "$build/wheels"
@@ -174,7 +180,7 @@ install_requirements() {
     # Below another root there are no users.
     if [ -z "$root" ]; then
         nft --file "$home/system/metadata.nft"
-        chown -R spindown-build:spindown-build "$build" "$home/run"
+        chown -R spindown-build:spindown-build "$home/run"
     fi
     # From within, since a requirement may name a file or a directory beside it.
     cd "$build/code"
@@ -182,9 +188,10 @@ install_requirements() {
         --python "$home/run/bin/python" --compile-bytecode $offline --find-links "$build/wheels" \
         ${wheels:+--only-binary :all:} -r "$requirements"
     cd /
+    # Nothing that it has started goes on, and it owns nothing any more.
+    [ -n "$root" ] || "$home/system/run-build.sh" "$build" sh -c 'kill -KILL -1' || :
+    rm -rf "$build"
     if [ -z "$root" ]; then
-        # Nothing that it has started goes on, and it owns nothing any more.
-        "$home/system/run-build.sh" "$build" sh -c 'kill -KILL -1' || :
         chown -R -h root:root "$home/run"
         chmod -R u-s,g-s,go-w "$home/run"
     fi

@@ -136,7 +136,7 @@ class Groups:
         if root not in self._known:
             self._known = {root: self._find(root), **dict(list(self._known.items())[-64:])}
         group = self._known[root]
-        return None if group is None else read_group(group)
+        return None if group is None else read_group(group, self._proc)
 
     def _find(self, root: int) -> str | None:
         group = find_group(self._proc, self._cgroups, str(root))
@@ -155,7 +155,7 @@ def find_group(proc: Path, cgroups: Path, process: str) -> str | None:
     return f"{cgroups}/{own.strip('/')}"
 
 
-def read_group(group: str) -> SlotUse | None:
+def read_group(group: str, proc: Path) -> SlotUse | None:
     """Return what a control group uses; None: no controller counts its CPU and memory."""
     cpu, stat = _read_table(f"{group}/cpu.stat"), _read_table(f"{group}/memory.stat")
     current = _number(read_text(f"{group}/memory.current"))
@@ -171,17 +171,20 @@ def read_group(group: str) -> SlotUse | None:
         cache_bytes=cache,
         throttled_seconds=None if throttled is None else throttled * _MICROSECOND,
         memory_peak=_number(read_text(f"{group}/memory.peak")),
-        disk=_read_group_disk(f"{group}/io.stat"),
+        disk=_read_group_disk(f"{group}/io.stat", proc),
     )
 
 
-def _read_group_disk(path: str) -> tuple[int, int] | None:
+def _read_group_disk(path: str, proc: Path) -> tuple[int, int] | None:
     if not Path(path).exists():
         return None
+    disks = {f"{major}:{minor}" for major, minor, *_ in _read_disk_rows(proc)}
     known = [
         (name, number)
-        for field in read_text(path).split()
-        for name, _, text in [field.partition("=")]
+        for device, *fields in map(str.split, filter(str.strip, read_text(path).splitlines()))
+        # What a volume of LVM writes is its disks' too, and counts once.
+        if device in disks
+        for name, _, text in (field.partition("=") for field in fields)
         if (number := _number(text)) is not None
     ]
     read, written = (sum(n for name, n in known if name == key) for key in ("rbytes", "wbytes"))
@@ -228,9 +231,13 @@ _INTERFACE = re.compile(r"(eth|en[ospx]|efa|wl)\w+")
 
 def read_disks(proc: Path) -> tuple[int, int]:
     """Return the bytes read from and written to this machine's disks since its start."""
-    rows = (line.split() for line in read_text(f"{proc}/diskstats").splitlines())
-    known = [row for row in rows if len(row) > _WRITTEN and _DISK.fullmatch(row[2])]
+    known = _read_disk_rows(proc)
     return _sum_column(known, _READ) * _SECTOR_BYTES, _sum_column(known, _WRITTEN) * _SECTOR_BYTES
+
+
+def _read_disk_rows(proc: Path) -> Sequence[Sequence[str]]:
+    rows = (line.split() for line in read_text(f"{proc}/diskstats").splitlines())
+    return [row for row in rows if len(row) > _WRITTEN and _DISK.fullmatch(row[2])]
 
 
 #: Columns of /proc/diskstats: sectors.

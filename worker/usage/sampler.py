@@ -149,7 +149,7 @@ class Sampler:
         self.gauge.take(machine.gpus.values())
         for meter, group, root in held:
             # The slot's own group counts also what began and ended between two looks.
-            of_group = None if group is None else read_group(str(group))
+            of_group = None if group is None else read_group(str(group), proc)
             meter.take(machine, of_group if root is None else uses.get(root))
         self.spent += time.thread_time() - began
 

@@ -119,7 +119,7 @@ def test_slots_that_want_all_of_the_cpu_get_the_same(division: Division, tmp_pat
     ends_at = time.monotonic() + 5.0
     while time.monotonic() < ends_at:
         trees[0].status(0.5)
-    uses = [read_group(str(group)) for group in groups]
+    uses = [read_group(str(group), Path("/proc")) for group in groups]
     for tree in trees:
         tree.end()
         tree.output.close()

@@ -22,6 +22,8 @@ _QEMU = "qemu-system-x86_64"
 _BUSYBOX = Path("/bin/busybox")
 #: Modules by which the kernel sees the files; what they need is loaded before.
 _MODULES = ("virtio_pci", "9pnet_virtio", "9p")
+#: And those for disks of its own.
+_DISK_MODULES = ("nvme", "ext4")
 _SECONDS = 900.0
 _INIT = """\
 #!/bin/busybox sh
@@ -47,29 +49,37 @@ sleep 60
 """
 
 
-def run_in_guest(command: Sequence[str], directory: Path, *, memory: str = "2G") -> str:
+def run_in_guest(
+    command: Sequence[str], directory: Path, *, memory: str = "2G", disks: Sequence[Path] = ()
+) -> str:
     """Run a program as root in a machine of its own; return what it prints.
 
     Args:
         command: the program and its arguments, which hold no quotes.
         directory: where the machine's first files are kept.
         memory: of the machine.
+        disks: files that it has as NVMe disks, /dev/nvme0n1 and so on.
     """
     script = directory / "script"
     script.write_text(_SCRIPT.format(root=ROOT, command=" ".join(command)))
     script.chmod(0o755)
     kernel = _newest_kernel()
     start = directory / "start"
-    start.write_bytes(_first_files(kernel.name.removeprefix("vmlinuz-"), script))
+    wanted = (*_MODULES, *(_DISK_MODULES if disks else ()))
+    start.write_bytes(_first_files(kernel.name.removeprefix("vmlinuz-"), script, wanted))
     options = [
         *("-accel", "tcg", "-cpu", "max", "-m", memory, "-no-reboot"),
         # Its network is none, its console is this process's.
         *("-nodefaults", "-display", "none", "-serial", "stdio"),
         *("-kernel", str(kernel), "-initrd", str(start)),
-        *("-append", "console=ttyS0 quiet panic=-1"),
+        # On a busy machine an emulated timer ticks too late for the kernel's check of it.
+        *("-append", "console=ttyS0 quiet panic=-1 no_timer_check"),
         *("-fsdev", "local,id=host,path=/,readonly=on,security_model=none,multidevs=remap"),
         *("-device", "virtio-9p-pci,fsdev=host,mount_tag=host"),
     ]
+    for number, disk in enumerate(disks):
+        options += ["-drive", f"file={disk},format=raw,if=none,id=disk{number}"]
+        options += ["-device", f"nvme,serial={number},drive=disk{number}"]
     done = subprocess.run(
         [_QEMU, *options],
         check=False,
@@ -92,9 +102,9 @@ def _newest_kernel() -> Path:
     return kernels[-1]
 
 
-def _first_files(release: str, script: Path) -> bytes:
+def _first_files(release: str, script: Path, wanted: Sequence[str]) -> bytes:
     """Return the file system that the kernel starts from, as an archive."""
-    modules = _modules(Path("/lib/modules") / release)
+    modules = _modules(Path("/lib/modules") / release, wanted)
     return gzip.compress(
         _archive(
             {
@@ -109,14 +119,14 @@ def _first_files(release: str, script: Path) -> bytes:
     )
 
 
-def _modules(directory: Path) -> Iterator[bytes]:
+def _modules(directory: Path, names: Sequence[str]) -> Iterator[bytes]:
     """Return modules, each after those that it needs (modules.dep(5))."""
     needs: dict[str, tuple[str, ...]] = {}
     for line in (directory / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")
         needs[path] = tuple(reversed(rest.split()))
     places = {Path(path).name.partition(".")[0]: path for path in needs}
-    wanted = [path for name in _MODULES for path in (*needs[places[name]], places[name])]
+    wanted = [path for name in names for path in (*needs[places[name]], places[name])]
     for path in dict.fromkeys(wanted):
         data = (directory / path).read_bytes()
         yield lzma.decompress(data) if path.endswith(".xz") else data

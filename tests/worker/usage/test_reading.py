@@ -89,7 +89,8 @@ def a_container(proc: Path, cgroups: Path, **files: str) -> Groups:
         "memory_current": f"{5 * GIB}\n",
         "memory_stat": f"anon 1\ninactive_file {2 * GIB}\n",
         "memory_peak": f"{6 * GIB}\n",
-        "io_stat": "259:0 rbytes=100 wbytes=7 rios=1\n259:1 rbytes=11 wbytes=1\n",
+        # The second device is a volume on the first.
+        "io_stat": "259:0 rbytes=100 wbytes=7 rios=1\n253:0 rbytes=100 wbytes=7\n8:0\n",
         **files,
     }
     write_group(cgroups / CONTAINER, **told)
@@ -106,7 +107,7 @@ def test_a_container_is_told_by_its_own_group(proc: Path, tmp_path: Path) -> Non
         cache_bytes=2 * GIB,
         throttled_seconds=0.5,
         memory_peak=6 * GIB,
-        disk=(111, 8),
+        disk=(100, 7),
     )
 
 
