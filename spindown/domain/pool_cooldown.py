@@ -62,10 +62,11 @@ def cool_down(
 ) -> PoolCooldown:
     """Return the cooldown of a pool that has just refused, reclaimed or failed an instance.
 
-    3 minutes at first (``pool_cooldown``), doubled by each further strike up to 30
-    (``pool_cooldown_at_most``): 3, 6, 12, 24, 30. One that the account may not have: 30 minutes at
-    first, up to 2 hours. After a time without strikes that is longer than the longest cooldown, it
-    begins anew; also if one of the two kinds follows the other.
+    3 minutes (``pool_cooldown``) after EC2 has refused it for want of capacity: asking costs
+    nothing, and capacity comes without a word. What has cost a boot doubles that with each further
+    strike up to 30 (``pool_cooldown_at_most``): 3, 6, 12, 24, 30. One that the account may not
+    have: 30 minutes at first, up to 2 hours. After a time without strikes that is longer than the
+    longest cooldown, it begins anew; also if one of the two kinds follows the other.
     """
     most = longest_cooldown(reason, policy)
     first = _FORBIDDEN_FOR if _is_forbidden(reason) else policy.pool_cooldown
@@ -73,7 +74,8 @@ def cool_down(
     if previous is not None and _is_forbidden(previous.reason) is _is_forbidden(reason):
         strikes = 1 if now - previous.until > most else previous.strikes + 1
     # The exponent is capped, so that no number of strikes overflows.
-    span = first * 2.0 ** min(strikes - 1, _DOUBLINGS)
+    doublings = 0 if reason.code is ReasonCode.POOL_REFUSED else min(strikes - 1, _DOUBLINGS)
+    span = first * 2.0**doublings
     return PoolCooldown(
         pool=pool, until=now + min(span, max(most, first)), strikes=strikes, reason=reason
     )

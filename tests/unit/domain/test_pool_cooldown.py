@@ -8,14 +8,19 @@ from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import NOW, a_pool, minutes
 
 _FULL = Reason(ReasonCode.POOL_REFUSED, {"refusal": "InsufficientInstanceCapacity"})
+_INTERRUPTED = Reason(ReasonCode.POOL_INTERRUPTED, {})
 
 
 def struck(
-    times: int, *, pause: timedelta = timedelta(0), policy: Policy | None = None
+    times: int,
+    *,
+    reason: Reason = _INTERRUPTED,
+    pause: timedelta = timedelta(0),
+    policy: Policy | None = None,
 ) -> PoolCooldown:
     now, cooldown = NOW, None
     for _ in range(times):
-        cooldown = cool_down(a_pool(), cooldown, reason=_FULL, now=now, policy=policy or Policy())
+        cooldown = cool_down(a_pool(), cooldown, reason=reason, now=now, policy=policy or Policy())
         now = cooldown.until + pause
     assert cooldown is not None
     return cooldown
@@ -24,13 +29,17 @@ def struck(
 @pytest.mark.parametrize(
     ("times", "minutes_long"), [(1, 3), (2, 6), (3, 12), (4, 24), (5, 30), (99, 30)]
 )
-def test_a_pool_cooldown_doubles_up_to_half_an_hour(times: int, minutes_long: float) -> None:
+def test_a_cooldown_after_a_boot_doubles_to_half_an_hour(times: int, minutes_long: float) -> None:
     before = NOW if times == 1 else struck(times - 1).until
 
     cooldown = struck(times)
 
     assert cooldown.until - before == minutes(minutes_long)
     assert cooldown.strikes == times
+
+
+def test_a_pool_without_capacity_is_always_asked_as_soon() -> None:
+    assert struck(9, reason=_FULL).until - struck(8, reason=_FULL).until == minutes(3)
 
 
 def test_a_forbidden_pool_cools_down_longer_and_counts_apart() -> None:
@@ -53,7 +62,7 @@ def test_a_pool_without_strikes_for_long_starts_anew() -> None:
 
 
 def test_a_cooldown_says_which_pool_and_why() -> None:
-    cooldown = struck(1)
+    cooldown = struck(1, reason=_FULL)
 
     assert (cooldown.pool, cooldown.reason) == (a_pool(), _FULL)
 

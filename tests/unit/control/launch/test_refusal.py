@@ -28,7 +28,7 @@ from tests.control import (
 from tests.failure import failing
 
 
-def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
+def test_leaves_a_dry_pool_alone_for_as_long_each_time() -> None:
     world = with_policy(**STRICT, max_price_per_hour=0.3)
     world.dry(*(a_pool_of("g4dn.xlarge", zone) for zone in ZONES))
     world.send()
@@ -44,7 +44,7 @@ def test_leaves_a_dry_pool_alone_and_longer_with_each_time() -> None:
     assert waiting.requests == ()
     assert waiting.next_try_at == first.until
     assert (first.strikes, second.strikes) == (1, 2)
-    assert second.until - world.now == minutes(6)
+    assert second.until - world.now == minutes(3)
 
 
 def test_forgets_that_a_pool_was_dry_once_it_gives() -> None:
