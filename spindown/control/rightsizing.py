@@ -7,15 +7,16 @@ the same records. What workers write is read as hostile (``control.usage``).
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, UsageRecord
-from spindown.control.market import load_catalogue
+from spindown.control.market import current_offers, load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, read_written
 from spindown.domain.job_type import (
@@ -44,7 +45,8 @@ from spindown.domain.rightsizing import (
     decide,
     learn,
 )
-from spindown.error import ContractError, NotFound
+from spindown.domain.wasted_work import is_ever_allowed
+from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import ControlPorts, ObjectStore
 
 #: An object may be listed a little later than S3 says that it was written.
@@ -74,7 +76,8 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
         workload, ports.objects, seen_attempt, since=since, until=until, bounds=_BOUNDS
     )
     catalogue = load_catalogue(ports.objects)
-    learned = learn_types(known, seen, settings, policy, catalogue, now)
+    buyable = _buyable(settings, policy, ports, now)
+    learned = learn_types(known, seen, settings, policy, catalogue, now, buyable=buyable)
     data = encode_sizes(replace(learned, read_to=until))
     # What cannot be read again would take all that was learned with it; so nothing is written.
     decode_sizes(data)
@@ -106,6 +109,27 @@ def _read_known(workload: str, objects: ObjectStore) -> LearnedSizes:
         return LearnedSizes()
 
 
+def _buyable(
+    settings: WorkloadSettings, policy: Policy, ports: ControlPorts, now: datetime
+) -> Collection[str] | None:
+    """Return the types of instances that may be bought at present prices; None: not known."""
+    if policy.rightsize is not Rightsize.APPLY:
+        return None
+    home = ports.deployment().region
+    try:
+        found = current_offers(settings, policy, home_region=home, ports=ports, now=now).offers
+    except SpindownError as exc:
+        _log.warning("prices_not_read: %s", exc)
+        return None
+    return frozenset(
+        offer.instance_type.name
+        for offer in found
+        if (policy.regions is None or offer.region in policy.regions)
+        and offer.instance_price > 0.0
+        and is_ever_allowed(policy, offer.capacity_type, offer.price, offer.instance_type.gpu_count)
+    )
+
+
 def learn_types(
     known: LearnedSizes,
     seen: Sequence[tuple[str, SeenAttempt | None]],
@@ -113,8 +137,13 @@ def learn_types(
     policy: Policy,
     catalogue: Catalogue | None,
     now: datetime,
+    *,
+    buyable: Collection[str] | None = None,
 ) -> LearnedSizes:
-    """Return what is learned with further attempts: of the types that there are, and no other."""
+    """Return what is learned with further attempts: of the types that there are, and no other.
+
+    ``buyable`` are the types of instances that may be bought at present; None: not known.
+    """
     sizes: dict[str, TypeSize] = {}
     histories: dict[str, TypeHistory] = {}
     applies = policy.rightsize is Rightsize.APPLY
@@ -132,6 +161,9 @@ def learn_types(
         before = known.sizes.get(declared.name)
         beside = Needs() if before is None else _least_of(before)
         ranges = ranges_of(declared, beside, settings, policy, catalogue)
+        if applies and catalogue is not None:
+            force = {need: float(one.size) for need, one in history.sizes.items() if one.size}
+            ranges = _sold_together(ranges, declared, force, settings, policy, catalogue, buyable)
         histories[declared.name], sizes[declared.name] = decide(
             history, ranges, now, applies=applies
         )
@@ -229,6 +261,52 @@ def ranges_of(
         )
         for need in LEARNED
     }
+
+
+def _sold_together(
+    ranges: Mapping[str, SizeRange],
+    declared: JobType,
+    force: Mapping[str, Any],
+    settings: WorkloadSettings,
+    policy: Policy,
+    catalogue: Catalogue,
+    buyable: Collection[str] | None,
+) -> Mapping[str, SizeRange]:
+    """Return ranges in which no need goes beyond what is sold beside the others in force.
+
+    Prices are those beside smaller needs, of which a machine may have more: of that size none may
+    be sold, or none that the policy allows. What the type states is never ruled out.
+
+    Args:
+        ranges: between which sizes the needs may move by what people have set.
+        declared: the type.
+        force: need -> the size in force.
+        settings: of the workload.
+        policy: in force.
+        catalogue: what is sold.
+        buyable: the types of instances that may be bought at present; None: not known.
+    """
+    dispatch, needs = dispatch_of_type(declared, policy), replace(declared.needs, **force)
+    stated, now = shape_of(declared.needs, dispatch), shape_of(needs, dispatch)
+    for kinds, shape in product((buyable, None), (now, stated)):
+        sold = _of_kinds(catalogue, kinds)
+        if any(_fitting(shape, settings, sold, policy.shared_slots)):
+            break
+    else:
+        return ranges
+    found = {}
+    for need, within in ranges.items():
+        sizes = _prices(need, shape, settings, sold, policy.shared_slots)
+        most = max((getattr(stated, need), *sizes))
+        found[need] = replace(within, most=min(within.most, most))
+    return found
+
+
+def _of_kinds(catalogue: Catalogue, kinds: Collection[str] | None) -> Catalogue:
+    if kinds is None:
+        return catalogue
+    types = {name: kind for name, kind in catalogue.instance_types.items() if name in kinds}
+    return replace(catalogue, instance_types=types)
 
 
 def _least_of(size: TypeSize) -> Needs:

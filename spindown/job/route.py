@@ -310,14 +310,20 @@ class MessageRouter:
 
     def _place(self, message: Message, whole: JobMessage, job: JobMessage) -> Routed:
         """Find the queue that a message goes to, or make it a dead letter; as for ``_move``."""
-        settings, sized = self._settings, self._sized_of(whole)
+        sized = self._sized_of(whole)
         settled = settle_message(whole, self._policy, sized)
-        rejected = why_refused(
-            settled, settings.requirements, settings.run.root_volume_gib, self._why_not_sold
-        )
+        if sized is not None and self._why_refused(settled):
+            # Beside the other needs nobody sells what was learned: the type's own word counts.
+            sized, settled = None, settle_message(whole, self._policy)
+        rejected = self._why_refused(settled)
         if rejected:
             return self._give_up(message, whole, rejected)
         return self._move(message, whole, job, settled.shape, sized)
+
+    def _why_refused(self, settled: SettledNeeds) -> Reason:
+        settings = self._settings
+        root_gib = settings.run.root_volume_gib
+        return why_refused(settled, settings.requirements, root_gib, self._why_not_sold)
 
     def _move(
         self,

@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.job.route import route
 from spindown.ledger import Ledger
 from spindown.memory.interception import Interceptor
-from spindown.port import Outgoing
+from spindown.port import Cache, Outgoing
 from spindown.simulator.fault import SimAlarm, Spans
 from spindown.simulator.record import SimRecorder, sum_up
 from spindown.simulator.result import Sample, SimResult
@@ -234,7 +234,8 @@ class Run:
     def _refresh(self) -> None:
         refresh(self.world.control)
         if self.world.has_types:
-            learn_sizes(WORKLOAD, self.world.control)
+            # Another function than the tick's: neither remembers what the other has read.
+            learn_sizes(WORKLOAD, replace(self.world.control, cache=Cache()))
         self.agenda.plan(self.agenda.now + _REFRESH, Turn.EVENT, self._refresh)
 
     def _sweep(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
+from spindown.control.market import refresh
 from spindown.control.rightsizing import learn_sizes, learn_types, ranges_of, read_learned
 from spindown.domain.job_type import Shape
 from spindown.domain.offer import Catalogue, Requirements
@@ -17,11 +18,12 @@ from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeHistory, TypeSize
 from spindown.error import Unreachable
+from spindown.job.manifest_store import load_manifest
 from spindown.job.route import read_sized
 from spindown.memory import PortCall
 from spindown.port import Outgoing
-from tests.builders import NOW, a_cpu_type, a_usage_record, minutes
-from tests.control import WORKLOAD, ControlWorld
+from tests.builders import AT_ONCE, NOW, a_cpu_type, a_usage_record, minutes
+from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 
 #: More than any machine of the world has for less: sizes are told apart by their steps alone.
 SCAN = JobType(name="scan", needs=Needs(memory_gib=16))
@@ -376,3 +378,123 @@ def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
     )
 
     assert after.sizes["scan"].advised.memory_gib == 32.0
+
+
+def a_cpu_world(
+    needs: Needs, machines: dict[tuple[int, int], float], **policy: Any
+) -> ControlWorld:
+    """Return a world that sells machines of so many vCPUs and GiB, on demand at a price."""
+    types = (replace(SCAN, needs=needs),)
+    applied = replace(AT_ONCE, types=types, rightsize=Rightsize.APPLY, **policy)
+    no_gpu = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+    world = ControlWorld(policy=applied, requirements=no_gpu)
+    for (vcpus, gib), price in machines.items():
+        kind = a_cpu_type(f"m7i.{vcpus}x{gib}", vcpus=vcpus, memory_mib=gib * 1024)
+        world.market.offer(kind, region=REGION, zones=ZONES, on_demand=price, spot=price * 0.4)
+    refresh(world.ports)
+    return world
+
+
+def run_out(world: ControlWorld, shape: Shape, jobs: int = 8) -> None:
+    """Let jobs of a shape run out of its memory, and the hour's sizes be learned."""
+    used = {"shape": shape.name, "vcpus": float(shape.vcpus or 16), "cpu_mean": 10.0}
+    measure(world, 80, **used, memory_max=20.0)
+    measure(world, jobs, **used, memory_max=62.0, end=UsageEnd.OUTGROWN)
+    refresh(world.ports)
+    learn_sizes(WORKLOAD, world.ports)
+
+
+#: Each is sold with more of one need, and none with more of both.
+CROSSED = {(32, 64): 1.43, (16, 128): 1.06}
+
+
+@pytest.mark.parametrize("calm_hours", [0, 1])
+def test_no_size_is_learned_that_nobody_sells_beside(calm_hours: int) -> None:
+    most = Needs(memory_gib=128)
+    world = a_cpu_world(Needs(vcpus=32, memory_gib=64), CROSSED, requirements_at_most=most)
+    shape = Shape(vcpus=32, memory_gib=64)
+    for _ in range(calm_hours):
+        measure(world, 40, shape=shape.name, vcpus=32.0, memory_max=40.0, cpu_mean=10.0)
+        learn_sizes(WORKLOAD, world.ports)
+    run_out(world, shape)
+    world.ask("j", type="scan")
+
+    assert world.route().routed == 1
+    assert shapes_with_jobs(world) == ["c32m64"]
+
+
+def test_memory_grows_beside_vcpus_with_which_it_is_sold() -> None:
+    most = Needs(memory_gib=128)
+    world = a_cpu_world(Needs(vcpus=16, memory_gib=64), CROSSED, requirements_at_most=most)
+    run_out(world, Shape(vcpus=16, memory_gib=64))
+
+    assert learned(world).needs == Needs(memory_gib=128)
+
+
+def put_sizes(world: ControlWorld, needs: Needs) -> None:
+    """Let sizes of a type be in force, whatever they were learned from."""
+    known = read_learned(WORKLOAD, world.objects)
+    size = TypeSize(of=world.policy.types[0].needs, needs=needs)
+    world.objects.put(sizes_key(WORKLOAD), encode_sizes(replace(known, sizes={"scan": size})))
+
+
+def test_a_learned_size_that_nobody_sells_gives_way() -> None:
+    """The type states 8 vCPUs, of which 32 are learned; a job has outgrown 64 GiB."""
+    most = Needs(memory_gib=128, vcpus=32)
+    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
+    put_sizes(world, Needs(vcpus=32))
+    world.ask("j", type="scan", requirements={"memory_gib": 128})
+    world.route()
+    message = world.queue_of("c8m128").receive(wait=timedelta(0), visibility=minutes(1))
+
+    assert message is not None
+    # Its worker, too, goes by what the type states.
+    assert read_sized(message) is None
+
+
+def test_what_is_refused_is_told_as_people_have_asked() -> None:
+    most = Needs(memory_gib=256, vcpus=32)
+    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
+    put_sizes(world, Needs(vcpus=32))
+    world.ask("j", type="scan", requirements={"memory_gib": 256})
+    world.route()
+
+    manifest = load_manifest("j", world.work_objects)
+    assert manifest is not None
+    assert "c8m256" in manifest.manifest.reason
+
+
+#: A larger machine, above the ceiling of price also as spot.
+DEAR = {(16, 64): 0.8, (32, 256): 2.1}
+
+
+def test_no_size_is_learned_that_is_above_the_ceiling() -> None:
+    most = Needs(memory_gib=256)
+    world = a_cpu_world(
+        Needs(memory_gib=64), DEAR, requirements_at_most=most, max_price_per_hour=0.5
+    )
+    run_out(world, Shape(memory_gib=64))
+    world.ask("j", type="scan")
+    world.run(10)
+
+    assert learned(world).needs == Needs()
+    assert [worker.shape for worker in world.workers()] == ["c0m64"]
+
+
+def test_a_size_goes_back_once_it_is_above_the_ceiling() -> None:
+    most = Needs(memory_gib=256)
+    world = a_cpu_world(Needs(memory_gib=64), DEAR, requirements_at_most=most)
+    run_out(world, Shape(memory_gib=64))
+    before = learned(world).needs
+    world.change_policy(max_price_per_hour=0.5)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert before == Needs(memory_gib=256)
+    assert learned(world).needs == Needs()
+
+
+def test_a_size_that_people_state_stays_above_the_ceiling() -> None:
+    world = a_cpu_world(Needs(memory_gib=256), DEAR, max_price_per_hour=0.5)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs()
