@@ -261,15 +261,20 @@ class Slot:
             self._announce(declined.job_id or "")
         elif declined.outcome in {ClaimOutcome.OTHER_BODY, ClaimOutcome.FORBIDDEN}:
             context.reporter.emit({"DeadLettered": 1}, reason=declined.code)
+            if declined.outcome is ClaimOutcome.FORBIDDEN:
+                self._announce(declined.job_id or "", only=declined.code)
         elif declined.outcome is ClaimOutcome.OTHER_SHAPE:
             context.reporter.emit({"JobsRerouted": 1})
         elif declined.outcome is ClaimOutcome.CONDEMNED:
             context.life.tell(WasCondemned)
 
-    def _announce(self, job_id: str) -> None:
-        """Tell of a job that was given up at its claim."""
+    def _announce(self, job_id: str, *, only: str = "") -> None:
+        """Tell of a job that was given up at its claim; with ``only``, for no other code.
+
+        A message may be refused while its job is another's, or over.
+        """
         stored = load_manifest(job_id, self._context.ports.objects)
-        if stored is None:
+        if stored is None or (only and stored.manifest.code != only):
             return
         announce(stored.manifest, self._context)
         if not stored.manifest.batch_id:

@@ -90,9 +90,11 @@ def claim_verdict(
     after this, ``job.claim`` leaves a message to others that was begun by newer code, that is not
     for this machine, or whose job only a newer version can read.
 
-    A split job whose message comes again is over too, since its children do the work.
+    A split job whose message comes again is over too, since its children do the work. One that has
+    failed before anybody claimed it was refused for what another message of its id asks for
+    (``job.route``): this one has a machine.
     """
-    if job is None:
+    if job is None or (job.state == "failed" and not job.epoch):
         return ClaimVerdict.CLAIM
     if job.state == "failed":
         return ClaimVerdict.DEAD_LETTER

@@ -106,6 +106,11 @@ class Epochs:
             "epoch": epoch,
             "owner": self.slot_id.owner,
             "released": False,
+            # It may have been refused for what another message of its id asks for.
+            "state": JobState.RUNNING,
+            "reason": "",
+            "code": "",
+            "finished_at": None,
             "epoch_first": manifest.next_item,
             "busy_first": manifest.busy_seconds,
             "items": manifest.items if count is None else count,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from types import MappingProxyType
+from typing import Any
 
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.job.manifest import JobState, Manifest
@@ -48,7 +49,7 @@ from spindown.domain.job_type import (
     why_not_sold,
     why_unmet,
 )
-from spindown.domain.lease import unreadable_wait
+from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -63,16 +64,25 @@ from spindown.error import (
     Throttled,
     Unreachable,
 )
-from spindown.job.manifest_store import is_after_cancel, is_other_body, load_manifest, save_manifest
+from spindown.job.manifest_store import (
+    StoredManifest,
+    is_after_cancel,
+    is_other_body,
+    load_manifest,
+    save_manifest,
+)
 from spindown.job.message import (
     SIZED,
     carried,
     copy_message,
+    dead_letter,
     dead_letter_untouched,
     delete,
     put_back,
     read_stored,
+    renew,
 )
+from spindown.job.release import dollars_wasted
 from spindown.job.shape_queue import note_use, read_shapes
 from spindown.port import (
     ControlPorts,
@@ -102,6 +112,9 @@ _REFUSALS = (AccessDenied, Throttled, Unreachable)
 #: takes no other's; if there are many types, each has at least so many, of what is left.
 SHAPES_AT_MOST = 50
 _SHAPES_LEAST = 5
+#: As many more for jobs that have run out of both kinds of memory: their manifests say so, which
+#: their workers write.
+GROWN_AT_MOST = 50
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +128,7 @@ class Routed:
     rejected: Mapping[str, int] = field(default_factory=dict)
     #: Hidden, and routed later.
     postponed: int = 0
-    #: Deleted, since their jobs are cancelled.
+    #: Deleted, since their jobs are over.
     dropped: int = 0
 
     @property
@@ -262,8 +275,9 @@ class MessageRouter:
         self._own = own_shapes(policy, {name: tuple(all_sized(s)) for name, s in sizes.items()})
         #: Shape and type -> the queue of that shape, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
-        #: Type whose share of made-up shapes is used up -> what takes its jobs.
-        self._open_to: dict[str, Sequence[Shape]] = {}
+        #: Type whose share of made-up shapes is used up, and whether its jobs have outgrown both
+        #: kinds of memory -> what takes them.
+        self._open_to: dict[tuple[str, bool], Sequence[Shape]] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
         #: Shape of a queue -> USD per hour of the cheapest machine.
@@ -285,7 +299,11 @@ class MessageRouter:
                 done, failed_in_a_row = done + self._route(message), 0
             except Exception as exc:  # noqa: BLE001 - the edge of one message: it comes back
                 _log.exception("not_routed")
-                failed_in_a_row += isinstance(exc, _REFUSALS)
+                if isinstance(exc, _REFUSALS):
+                    failed_in_a_row += 1
+                    # Else SQS would give up, after 100 receives, what is nobody's fault.
+                    with suppress(SpindownError):
+                        renew(message, self._ports)
                 done += _POSTPONED
         return done
 
@@ -306,10 +324,18 @@ class MessageRouter:
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
             return self._reject(message, job_id, unstored)
-        return self._end_cancelled(message, whole) or self._place(message, whole, job)
+        stored = self._known_of(whole)
+        over = None if stored is None else self._end_over(message, whole, stored)
+        has_run_out = stored is not None and stored.manifest.ran_out_gib > 0.0
+        return over or self._place(message, whole, job, has_run_out=has_run_out)
 
-    def _place(self, message: Message, whole: JobMessage, job: JobMessage) -> Routed:
-        """Find the queue that a message goes to, or make it a dead letter; as for ``_move``."""
+    def _place(
+        self, message: Message, whole: JobMessage, job: JobMessage, *, has_run_out: bool
+    ) -> Routed:
+        """Find the queue that a message goes to, or make it a dead letter.
+
+        ``whole`` is the job as stored, and ``job`` as the message has it.
+        """
         sized = self._sized_of(whole)
         settled = settle_message(whole, self._policy, sized)
         if sized is not None and self._why_refused(settled):
@@ -318,7 +344,11 @@ class MessageRouter:
         rejected = self._why_refused(settled)
         if rejected:
             return self._give_up(message, whole, rejected)
-        return self._move(message, whole, job, settled.shape, sized)
+        queue = self._queue_for(settled.shape, whole.type or "", has_run_out=has_run_out)
+        if queue is None:
+            told: About = {"shapes": SHAPES_AT_MOST, "shape": settled.shape.name}
+            return self._give_up(message, whole, Reason(ReasonCode.TOO_MANY_SHAPES, told))
+        return self._move(message, job, queue, sized)
 
     def _why_refused(self, settled: SettledNeeds) -> Reason:
         settings = self._settings
@@ -326,23 +356,9 @@ class MessageRouter:
         return why_refused(settled, settings.requirements, root_gib, self._why_not_sold)
 
     def _move(
-        self,
-        message: Message,
-        whole: JobMessage,
-        job: JobMessage,
-        shape: Shape,
-        sized: Sized | None,
+        self, message: Message, job: JobMessage, queue: JobQueue, sized: Sized | None
     ) -> Routed:
-        """Move a message to the queue of a shape; one that is not there is made.
-
-        ``whole`` is the job as stored, and ``job`` as the message has it.
-        """
-        queue = self._queue_for(shape, whole.type or "")
-        if queue is None:
-            about = Reason(
-                ReasonCode.TOO_MANY_SHAPES, {"shapes": SHAPES_AT_MOST, "shape": shape.name}
-            )
-            return self._give_up(message, whole, about)
+        """Move a message, whose job is as it says itself, to the queue of a shape."""
         attributes = carried(message)
         # Whatever a sender has written there.
         attributes.pop(SIZED, None)
@@ -366,8 +382,8 @@ class MessageRouter:
             queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
             queue.send([copy])
 
-    def _end_cancelled(self, message: Message, job: JobMessage) -> Routed | None:
-        """Deal with a message whose job is cancelled, which is to buy no machine; None: it is not.
+    def _known_of(self, job: JobMessage) -> StoredManifest | None:
+        """Return the manifest of a message's job; None: there is none, or none to go by here.
 
         What the body of another job makes of it, its claim says. So it does of a manifest that
         cannot be read here: a damaged one is read from older versions, which ``intake`` may not.
@@ -376,16 +392,31 @@ class MessageRouter:
             stored = load_manifest(job.job_id or "", self._ports.objects)
         except SpindownError:
             return None
-        if stored is None or stored.manifest.state is not JobState.CANCELLED:
-            return None
-        if is_other_body(stored.manifest, job):
-            return None
+        return None if stored is None or is_other_body(stored.manifest, job) else stored
+
+    def _end_over(self, message: Message, job: JobMessage, stored: StoredManifest) -> Routed | None:
+        """Deal with a message whose job is over, which is to buy no machine; None: it is not.
+
+        Whether somebody holds the job, its claim finds out: only that can tell which of two
+        messages its owner has.
+        """
+        manifest, job_id = stored.manifest, job.job_id or ""
         if is_after_cancel(stored, message, job):
-            about: About = {"job": job.job_id or "", "state": stored.manifest.state.value}
-            late = Reason(ReasonCode.SENT_AFTER_CANCEL, about)
-            return self._reject(message, job.job_id or "", late)
-        delete(message.receipt_handle, self._ports.queue)
-        return _DROPPED
+            late: About = {"job": job_id, "state": manifest.state.value}
+            return self._reject(message, job_id, Reason(ReasonCode.SENT_AFTER_CANCEL, late))
+        match claim_verdict(manifest, None, instance_id="", now=self._ports.clock.now()):
+            case ClaimVerdict.DELETE:
+                delete(message.receipt_handle, self._ports.queue)
+                return _DROPPED
+            case ClaimVerdict.DEAD_LETTER:
+                given: dict[str, Any] = {
+                    "code": manifest.code,
+                    "dollars": dollars_wasted(manifest),
+                }
+                dead_letter(message, job, manifest.reason, "", self._ports, **given)
+                return Routed(rejected={manifest.code or "failed": 1})
+            case _:
+                return None
 
     def _sized_of(self, job: JobMessage) -> Sized | None:
         """Return what a job gets now by what is learned of its type; None: what its type says."""
@@ -422,11 +453,11 @@ class MessageRouter:
         dead_letter_untouched(message, told, self._ports, code=reason.code, job_id=job_id)
         return Routed(rejected={reason.code.value: 1})
 
-    def _queue_for(self, shape: Shape, job_type: str) -> JobQueue | None:
+    def _queue_for(self, shape: Shape, job_type: str, *, has_run_out: bool) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
         with self._placing:
             known = self._queues.get((shape, job_type))
-            chosen = None if known else self._choose_shape(shape, job_type)
+            chosen = None if known else self._choose_shape(shape, job_type, has_run_out=has_run_out)
             if chosen is None:
                 return known
             return self._queues.get((chosen, job_type)) or self._register(chosen, job_type)
@@ -438,7 +469,7 @@ class MessageRouter:
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
-    def _choose_shape(self, shape: Shape, job_type: str) -> Shape | None:
+    def _choose_shape(self, shape: Shape, job_type: str, *, has_run_out: bool) -> Shape | None:
         """Return the shape whose queue takes a job; None: there is none.
 
         Its own, or of those that cover it the one with the cheapest machine, if its type has used
@@ -446,26 +477,31 @@ class MessageRouter:
         A type that has done so is looked at again only once another shape is opened. So however
         many sizes are made up, the ledger is read only as often as one may be opened.
         """
-        if shape in self._own or is_grown(shape, self._own):
+        if shape in self._own:
             return shape
-        if job_type not in self._open_to:
+        # A message alone may ask for the same, so what its job has gone through counts.
+        has_grown = has_run_out and is_grown(shape, self._own)
+        asker = job_type, has_grown
+        if asker not in self._open_to:
             listed = read_shapes(self._ports.table, self._settings.name)
             if shape.name in listed:
                 return shape
-            if self._has_room(job_type, listed):
+            if self._has_room(job_type, listed, has_grown=has_grown):
                 # One more that may take jobs of the others.
                 self._open_to.clear()
                 return shape
-            self._open_to[job_type] = self._cheapest_first(listed)
-        open_to = self._open_to[job_type]
+            self._open_to[asker] = self._cheapest_first(listed)
+        open_to = self._open_to[asker]
         if shape in open_to:
             return shape
         return next((each for each in open_to if each.covers(shape)), None)
 
-    def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow]) -> bool:
+    def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow], *, has_grown: bool) -> bool:
         """Tell whether one more size that jobs of a type ask for may have a queue."""
         own = {each.name for each in self._own}
         made_up = [row for name, row in listed.items() if name not in own]
+        if has_grown:
+            return len(made_up) < SHAPES_AT_MOST + GROWN_AT_MOST
         of_type = [row for row in made_up if job_type in row.types]
         share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
         return len(made_up) < SHAPES_AT_MOST and len(of_type) < share

@@ -27,7 +27,7 @@ from spindown.domain.checkpointing import commit_after, commit_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.offer import InstanceType
-from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.out_of_memory import larger_needs, memory_of
 from spindown.domain.policy import Needs, Policy
 from spindown.domain.reason import Reason
 from spindown.domain.rightsizing import MEMORY, SYSTEM_GIB, VRAM
@@ -619,6 +619,9 @@ class SimAttempt:
             policy=self._worker.policy,
             need=need,
         )
+        had = memory_of(self._site.shape, has_mib / _MIB_PER_GIB, need)
+        ran_out = replace(self.held.manifest, ran_out_gib=had, ran_out_of_vram=need == VRAM)
+        self.held = replace(self.held, manifest=ran_out)
         self._leave(UsageEnd.FAILED if larger is None else end, larger)
 
     def _leave(self, end: UsageEnd, larger: Needs | None = None) -> None:

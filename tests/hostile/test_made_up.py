@@ -5,13 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.contract.job.message import parse_job
+from spindown.contract.job.manifest import JobState, Manifest
+from spindown.contract.job.message import body_digest, parse_job
 from spindown.control.market import refresh
-from spindown.domain.job_type import SCALES
+from spindown.domain.job_type import SCALES, own_shapes
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.domain.rightsizing import VRAM
-from spindown.job.route import SHAPES_AT_MOST, MessageRouter
+from spindown.job.manifest_store import save_manifest
+from spindown.job.route import GROWN_AT_MOST, SHAPES_AT_MOST, MessageRouter
 from spindown.job.shape_queue import remove_unused
 from tests.builders import a_type, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
@@ -88,6 +90,61 @@ def test_what_ran_out_of_vram_goes_one_step_up() -> None:
     route_all(world)
 
     assert where(world) == {"grown": "c0m0g1v20"}
+
+
+TRAIN = tuple(
+    JobType(name=f"train-{n}", needs=Needs(vcpus=n, memory_gib=16, gpu_memory_gib=15))
+    for n in (4, 8, 16)
+)
+
+
+def ask_for_both(world: ControlWorld, *, run_out: bool) -> int:
+    """Ask for every pair of memory and VRAM; return how many, as of jobs that ran out or not."""
+    count = 0
+    for kind in TRAIN:
+        for memory in (gib for gib in SCALES["memory_gib"] if 16 < gib <= 256):
+            for vram in (gib for gib in SCALES["gpu_memory_gib"] if 15 < gib <= 80):
+                name = f"{kind.name}-{memory}-{vram}"
+                asked = {"memory_gib": memory, "gpu_memory_gib": vram}
+                world.ask(name, type=kind.name, requirements=asked)
+                count += 1
+                if run_out:
+                    ran_out(world, name)
+    route_all(world)
+    return count
+
+
+def ran_out(world: ControlWorld, job_id: str) -> None:
+    """Let a job that was just asked for have run out of memory, as its worker says."""
+    digest = body_digest(parse_job(world.queue.bodies()[-1]))
+    known = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=JobState.RUNNING)
+    manifest = replace(known, released=True, body_digest=digest, ran_out_gib=16.0)
+    save_manifest(manifest, None, world.work_ports())
+
+
+@pytest.mark.parametrize(
+    ("run_out", "most"), [(False, SHAPES_AT_MOST), (True, SHAPES_AT_MOST + GROWN_AT_MOST)]
+)
+def test_pairs_of_memories_open_no_queue_each(run_out: bool, most: int) -> None:
+    ceiling = Needs(memory_gib=256, gpu_memory_gib=80)
+    policy = replace(POLICY, types=TRAIN, requirements_at_most=ceiling)
+    world = ControlWorld(policy=policy)
+    asked = ask_for_both(world, run_out=run_out)
+    made_up = world.view().shapes.keys() - {shape.name for shape in own_shapes(policy)}
+
+    assert len(made_up) <= most < asked
+
+
+def test_what_outgrew_both_memories_has_room_beside_a_flood() -> None:
+    ceiling = Needs(memory_gib=256, gpu_memory_gib=80)
+    world = ControlWorld(policy=replace(POLICY, types=TRAIN, requirements_at_most=ceiling))
+    ask_for_both(world, run_out=False)
+    last = {"memory_gib": 256, "gpu_memory_gib": 80}
+    world.ask("honest", type="train-4", requirements=last)
+    ran_out(world, "honest")
+    route_all(world)
+
+    assert where(world)["honest"] == "c4m256g1v80"
 
 
 def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:

@@ -102,6 +102,20 @@ def test_a_job_that_is_given_up_is_told_with_its_reason(tmp_path: Path) -> None:
     assert [event.state for event in events.sent] == ["failed", "failed"]
 
 
+def test_a_job_that_is_refused_is_told_and_not_who_has_its_id(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    events = telling(slot)
+    for job in ({**JOB, "type": "t"}, {**JOB, "job_id": "k"}, {**JOB, "job_id": "k", "type": "t"}):
+        slot.world.send(job)
+        slot.step()
+    settle(slot)
+
+    told = [(event.job_id, event.state) for event in events.sent]
+    assert told == [("j", "failed"), ("k", "completed")]
+    assert "t" in events.sent[0].reason
+    assert len(slot.world.dead_letters.bodies()) == 2
+
+
 def test_what_could_not_be_sent_goes_the_next_time_in_order(tmp_path: Path) -> None:
     slot = SlotWorld(tmp_path)
     events = telling(slot)

@@ -395,11 +395,15 @@ def a_cpu_world(
     return world
 
 
-def run_out(world: ControlWorld, shape: Shape, jobs: int = 8) -> None:
+def run_out(world: ControlWorld, shape: Shape) -> None:
     """Let jobs of a shape run out of its memory, and the hour's sizes be learned."""
-    used = {"shape": shape.name, "vcpus": float(shape.vcpus or 16), "cpu_mean": 10.0}
+    used: dict[str, Any] = {
+        "shape": shape.name,
+        "vcpus": float(shape.vcpus or 16),
+        "cpu_mean": 10.0,
+    }
     measure(world, 80, **used, memory_max=20.0)
-    measure(world, jobs, **used, memory_max=62.0, end=UsageEnd.OUTGROWN)
+    measure(world, 16, **used, memory_max=62.0, end=UsageEnd.OUTGROWN)
     refresh(world.ports)
     learn_sizes(WORKLOAD, world.ports)
 

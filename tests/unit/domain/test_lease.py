@@ -76,6 +76,9 @@ OURS = (a_failure(at=NOW - minutes(9)),)
         pytest.param(Job(state="cancelled"), None, ClaimVerdict.DELETE, id="cancelled"),
         pytest.param(Job(state="split"), None, ClaimVerdict.DELETE, id="split"),
         pytest.param(Job(state="failed"), None, ClaimVerdict.DEAD_LETTER, id="failed"),
+        pytest.param(
+            Job(state="failed", epoch=0), None, ClaimVerdict.CLAIM, id="refused as a twin"
+        ),
         pytest.param(Job(failures=OURS), None, ClaimVerdict.PUT_BACK, id="we have just failed it"),
     ],
 )

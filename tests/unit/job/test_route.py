@@ -22,6 +22,7 @@ from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.contract.row import shape_sort_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -197,6 +198,98 @@ def test_a_job_whose_manifest_cannot_be_read_is_routed(world: ControlWorld) -> N
     world.interfere = deny
 
     assert world.route().routed == 1
+
+
+def over(world: ControlWorld, job_id: str, **ended: Any) -> None:
+    """Let a job that was just asked for be over, as its worker left it."""
+    job = parse_job(world.queue.bodies()[-1])
+    known = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=JobState.COMPLETED)
+    left = replace(known, released=True, body_digest=body_digest(job))
+    save_manifest(replace(left, **ended), None, world.work_ports())
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.SPLIT])
+def test_a_second_message_of_a_job_that_is_over_buys_nothing(state: JobState) -> None:
+    world = ControlWorld(policy=replace(AT_ONCE, types=TYPES))
+    world.ask("j", type="small")
+    over(world, "j", state=state)
+    routed = world.route()
+    world.run(2)
+
+    assert (routed.routed, routed.dropped) == (0, 1)
+    assert world.workers() == []
+    assert world.queue.bodies() == world.dead_letters.bodies() == []
+
+
+def test_a_message_of_a_failed_job_is_a_dead_letter_as_it_was(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    code = ReasonCode.FAILED_TOO_OFTEN.value
+    over(world, "j", state=JobState.FAILED, reason="it failed 5 times", code=code)
+
+    assert world.route().rejected == {code: 1}
+    letter = world.dead_letters.receive(wait=timedelta(0), visibility=minutes(5))
+    assert letter is not None
+    assert (letter.attributes["reason"], letter.attributes["code"]) == ("it failed 5 times", code)
+    assert world.queue.bodies() == []
+
+
+@pytest.mark.parametrize(
+    "ended", [{"body_digest": "0" * 64}, {"state": JobState.RUNNING}], ids=["another's", "running"]
+)
+def test_a_message_whose_job_may_go_on_is_routed(
+    world: ControlWorld, ended: dict[str, Any]
+) -> None:
+    world.ask("j", type="small")
+    over(world, "j", **ended)
+
+    assert world.route().routed == 1
+    assert jobs_of(world, SMALL) == ["j"]
+
+
+def test_a_dead_letter_of_a_failed_job_runs_once_sent_back(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    over(world, "j", state=JobState.FAILED, reason="it failed 5 times")
+    world.route()
+    list(redrive(WORKLOAD, world.work_ports()))
+
+    assert world.route().routed == 1
+    assert jobs_of(world, SMALL) == ["j"]
+
+
+def test_a_refused_twin_leaves_what_waits_to_be_routed(world: ControlWorld) -> None:
+    world.ask("j", type="huge")
+    world.ask("j", type="small")
+    routed = world.route()
+
+    assert (routed.routed, routed.rejected) == (1, {ReasonCode.TYPE_UNKNOWN.value: 1})
+    assert jobs_of(world, SMALL) == ["j"]
+
+
+def test_what_is_refused_for_long_stays_in_the_queue(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    sent_at = world.now
+
+    def deny(call: PortCall, proceed: Any) -> Any:
+        if call.method == "create":
+            raise AccessDenied("sqs:CreateQueue")
+        return proceed()
+
+    world.interfere = deny
+    for _ in range(110):
+        assert world.route().postponed
+        world.clock.advance(minutes(3))
+    world.interfere = None
+    waiting = world.queue.receive(wait=timedelta(0), visibility=minutes(1))
+    world.clock.advance(minutes(3))
+
+    # SQS itself moves what it has handed out more often.
+    assert waiting is not None
+    assert waiting.receive_count < MAX_RECEIVE_COUNT
+    assert world.route().routed == 1
+    assert world.dead_letters.bodies() == []
+    message = world.queue_of(SMALL).receive(wait=timedelta(0), visibility=minutes(1))
+    assert message is not None
+    assert first_sent_at(message) == sent_at
 
 
 def test_a_copy_says_when_its_job_was_first_sent(world: ControlWorld) -> None:
@@ -579,7 +672,7 @@ def test_a_job_that_outgrows_what_is_sold_fails(is_of_gpu: bool) -> None:
         ({"released": False}, JobState.RUNNING),
         # The message is not of this job.
         ({"body_digest": "0" * 64}, JobState.RUNNING),
-        ({"state": JobState.COMPLETED}, JobState.COMPLETED),
+        ({"body_digest": "0" * 64, "state": JobState.COMPLETED}, JobState.COMPLETED),
     ],
 )
 def test_a_message_of_no_size_leaves_another_s_job(

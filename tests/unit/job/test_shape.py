@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from spindown.contract.codec import encode, to_json
+from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, encode_job, parse_job
 from spindown.domain.job_type import Sized
 from spindown.domain.policy import JobType, Needs, Policy
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
+from spindown.job.route import fail_unclaimed
 from spindown.memory import MemoryJobQueue
 from spindown.port import Message, Outgoing, Write
 from tests.builders import minutes
@@ -81,6 +83,24 @@ def test_a_job_of_another_machine_is_routed_again(
     assert parse_job(body).job_id == "j"
     assert world.queue.bodies() == []
     assert world.lease(a_slot_id()) is None
+
+
+def test_a_refused_twin_keeps_no_job_from_its_machine(
+    world: WorkWorld, intake: MemoryJobQueue
+) -> None:
+    world.send({"job_id": "j", "items": ["a"], "type": "small"})
+    twin = JobMessage(job_id="j", items=("a",), type="gone")
+    about = {"type": "gone", "known": "small"}
+    fail_unclaimed(twin, Reason(ReasonCode.TYPE_UNKNOWN, about), world.ports)
+    refused = world.manifest("j")
+    held = world.claim(a_slot_id(shape="c0m8"))
+
+    assert (refused.state, refused.code) == (JobState.FAILED, ReasonCode.TYPE_UNKNOWN)
+    assert isinstance(held, ClaimedJob)
+    told = world.manifest("j")
+    assert (told.state, told.epoch, told.code, told.reason) == (JobState.RUNNING, 1, "", "")
+    assert told.finished_at is None
+    assert world.dead_letters.bodies() == intake.bodies() == []
 
 
 def test_without_types_a_typed_job_is_a_dead_letter() -> None:
