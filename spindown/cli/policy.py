@@ -157,7 +157,9 @@ def accept(
     *,
     cost: Annotated[
         float | None,
-        typer.Option(min=1e-9, help="USD of an item. Not given: what it costs by the alarm."),
+        typer.Option(
+            min=1e-9, max=1e6, help="USD of an item. Not given: what it costs by the alarm."
+        ),
     ] = None,
     config: option.ConfigFile = option.CONFIG_FILE,
     deployment: option.Deployment = None,

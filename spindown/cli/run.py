@@ -64,7 +64,9 @@ def run(  # noqa: PLR0913 - each is an option of the command line
         str | None, typer.Option("--type", help="Type of the job, as the workload declares it.")
     ] = None,
     cpu: Annotated[int | None, typer.Option(min=1, help="vCPUs that it needs.")] = None,
-    memory: Annotated[float | None, typer.Option(min=0.1, help="GiB that it needs.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(min=0.1, max=100_000, help="GiB that it needs.")
+    ] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs that it needs.")] = None,
     gpu: Annotated[
         str | None,

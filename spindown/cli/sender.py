@@ -16,13 +16,19 @@ from spindown.config import WorkloadConfig
 from spindown.config.archive import differs_from
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
-from spindown.contract.job.message import JobMessage, encode_job, is_id, parse_job
+from spindown.contract.job.message import (
+    JobMessage,
+    check_requirements,
+    encode_job,
+    is_id,
+    parse_job,
+)
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import AccessDenied, BadInput, ConfigError, NotFound
+from spindown.error import AccessDenied, BadInput, ConfigError, ContractError, NotFound
 from spindown.job.route import why_forbidden
 from spindown.job.submit import Draft
 from spindown.port import JobQueue, ObjectStore
@@ -142,6 +148,13 @@ def check_type(
         names = ", ".join(known)
         remedy = f"name one of {names}" if names else "leave it out: the workload declares no types"
         raise BadInput("type", draft.type, remedy)
+    try:
+        check_requirements(draft.requirements)
+    except ContractError as exc:
+        # Here, since what cannot be written as JSON reaches no message.
+        name = exc.field.removeprefix("message.")
+        named = options.get(name.removeprefix("requirements."), name)
+        raise BadInput(named, exc.value, exc.remedy) from exc
     message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
     job = parse_job(encode_job(message))
     rejected = why_forbidden(job, policy, workload, root_volume_gib, sold=sold)

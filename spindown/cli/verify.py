@@ -64,11 +64,13 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     ] = "verify",
     *,
     max_dollars: Annotated[
-        float, typer.Option(min=0.01, help="What it may cost; it stops there.")
+        float, typer.Option(min=0.01, max=1000, help="What it may cost; it stops there.")
     ] = 1.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Minutes until it gives up.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=10_080, help="Minutes until it gives up.")
+    ] = 60.0,
     items: Annotated[int, typer.Option(min=2, max=1000, help="Items of the job.")] = _ITEMS,
     item_seconds: Annotated[
         float | None,

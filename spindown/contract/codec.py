@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
 from operator import attrgetter
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 from spindown.domain.value_range import ValueRange
 from spindown.error import ContractError
@@ -132,15 +132,46 @@ def from_json(what: str, data: str | bytes, remedy: str = "write JSON") -> Any:
         remedy: what to do about one that is no JSON.
 
     Raises:
-        ContractError: it is no JSON, or nests deeper than ``DEPTH_MAX``.
+        ContractError: it is no JSON, or nests deeper than ``DEPTH_MAX``, or has a number that is
+            not finite, which nothing could write again.
     """
     try:
-        value = json.loads(data)
+        return load_strict(data)
+    except NotFinite as exc:
+        raise ContractError(what, data[:100], f"{remedy}: {exc}") from exc
+    except TooDeep as exc:
+        raise ContractError(what, data[:100], f"nest no deeper than {DEPTH_MAX} levels") from exc
     except (ValueError, RecursionError) as exc:
         raise ContractError(what, data[:100], remedy) from exc
-    if is_too_deep(value):
-        raise ContractError(what, data[:100], f"nest no deeper than {DEPTH_MAX} levels")
+
+
+class NotFinite(ValueError):
+    """A text has a number that JSON lacks: NaN, Infinity, or one beyond the largest."""
+
+
+class TooDeep(RecursionError):
+    """A value nests too deeply."""
+
+
+def load_strict(data: str | bytes, levels: int = DEPTH_MAX) -> Any:
+    """Parse JSON, and only what can be written as JSON again wherever it goes.
+
+    Raises:
+        ValueError, RecursionError: it is none; among them NotFinite and TooDeep.
+    """
+    value = json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
+    if is_too_deep(value, levels):
+        raise TooDeep
     return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise NotFinite(f"{text[:20]} is no finite number")
 
 
 @lru_cache(maxsize=1024)

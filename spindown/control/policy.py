@@ -108,9 +108,11 @@ def edit_policy(
     cleared = frozenset(clear)
 
     def change(stored: str) -> tuple[str, Policy]:
-        kept = {**_parse(stored), **changes}
-        text = json.dumps({k: v for k, v in kept.items() if k not in cleared}, sort_keys=True)
-        return text, _merge(deployed.policy, text)
+        kept = {k: v for k, v in {**_parse(stored), **changes}.items() if k not in cleared}
+        # First, since TOML has values that JSON lacks.
+        policy = _merge_keys(deployed.policy, kept)
+        text = json.dumps(kept, sort_keys=True)
+        return text, policy
 
     before, version = _newest(settings.history(workload)), 0
     while True:
@@ -212,9 +214,13 @@ def _is_valid(base: Policy, text: str) -> bool:
 
 
 def _merge(base: Policy, text: str) -> Policy:
+    return _merge_keys(base, _parse(text))
+
+
+def _merge_keys(base: Policy, edit: Mapping[str, Any]) -> Policy:
     from spindown.config import merge_policy  # noqa: PLC0415 - pydantic only when there is an edit
 
-    policy = merge_policy(base, _parse(text))
+    policy = merge_policy(base, edit)
     if bool(policy.types) is not bool(base.types):
         # Without types there is no function that routes, nor leave to make a queue.
         names = [each.name for each in policy.types]

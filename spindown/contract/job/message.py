@@ -20,13 +20,12 @@ what Spindown has stored for this very job can be named so, with everything that
 import difflib
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
-from spindown.contract.codec import DEPTH_MAX, count_values, is_too_deep, to_json
+from spindown.contract.codec import DEPTH_MAX, count_values, load_strict, to_json
 from spindown.contract.job.source import is_event, read_event
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
@@ -174,7 +173,7 @@ def parse_stored(data: bytes, pointer: JobMessage) -> JobMessage:
         _refuse("stored", pointer.stored, "submit the job again: its body was damaged")
     try:
         # Its items may nest deeper than within a message.
-        row = _load_strict(data, DEPTH_MAX + _LEVELS_AROUND)
+        row = load_strict(data, DEPTH_MAX + _LEVELS_AROUND)
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
@@ -194,7 +193,7 @@ def _parse_body(row: Mapping[str, Any]) -> JobMessage:
         _refuse("items", row["items"], "write a list, one element an item")
     if not isinstance(row.get("params", {}), dict):
         _refuse("params", row["params"], "write an object")
-    _check_requirements(row.get("requirements"))
+    check_requirements(row.get("requirements"))
     items = tuple(row["items"]) if "items" in row else None
     return JobMessage(**{**row, "items": items})
 
@@ -218,7 +217,8 @@ def with_needs(message: JobMessage, needs: Needs) -> JobMessage:
     return replace(message, requirements=requirements)
 
 
-def _check_requirements(asked: Any) -> None:
+def check_requirements(asked: Any) -> None:
+    """Check what a message asks for of its machine; None: nothing (raises ContractError)."""
     if asked is None:
         return
     if not isinstance(asked, dict):
@@ -252,7 +252,7 @@ def _are_architectures(value: object) -> bool:
 #: Beyond any machine.
 _NEED_AT_MOST = 10**9
 ARCHITECTURES = ("x86_64", "arm64")
-_COUNT, _AMOUNT = "write a whole number from 0", "write a number of GiB from 0"
+_COUNT, _AMOUNT = "write a whole number from 0", "write a finite number of GiB from 0"
 #: What a message may ask for -> whether a value of it is allowed, and what to write instead.
 NEEDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "vcpus": (_is_count, _COUNT),
@@ -307,7 +307,7 @@ def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
         # Of a line that may be all of the file, only what is shown is kept with the error.
         try:
             text = line.decode()
-            items.append(_load_strict(text))
+            items.append(load_strict(text))
         except UnicodeDecodeError:
             raise ContractError(name, line[:_SHOWN], f"save line {number} as UTF-8") from None
         except (ValueError, RecursionError) as exc:
@@ -327,29 +327,12 @@ def encode_items(items: Sequence[Any]) -> bytes:
 
 def _load_object(body: str) -> dict[str, Any]:
     try:
-        row = _load_strict(body)
+        row = load_strict(body)
     except (ValueError, RecursionError) as exc:
         _refuse("body", body, f"write one JSON object ({_first_words(exc)})")
     if not isinstance(row, dict):
         _refuse("body", body, 'write a JSON object such as {"items": [...]}')
     return row
-
-
-def _load_strict(text: str | bytes, levels: int = DEPTH_MAX) -> Any:
-    """Parse JSON, and only what can be written as JSON again wherever it goes."""
-    value = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
-    if is_too_deep(value, levels):
-        raise RecursionError
-    return value
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refuse_number(text)
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no finite number")
 
 
 def _first_words(exc: Exception) -> str:

@@ -141,6 +141,16 @@ def refusal(code: str, message: str) -> ClientError:
             id="a wait without end",
         ),
         pytest.param(
+            ["run", "--memory", "inf", "--", "x"],
+            "--memory is 'inf': make it at most 100000",
+            id="more memory than any machine has",
+        ),
+        pytest.param(
+            ["policy", "accept-cost", "count", "--cost", "1e400"],
+            "--cost is '1e400': make it at most 1000000",
+            id="a cost without end",
+        ),
+        pytest.param(
             ["demo", "--within", "-4"], "--within is '-4': make it at least 1", id="no time at all"
         ),
         pytest.param(

@@ -1,5 +1,6 @@
 """What ``spindown run`` makes of its options; that it runs is in tests/e2e/test_operate.py."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -133,6 +134,20 @@ def test_a_run_that_nothing_fits_is_refused_by_its_option(
     # Where the local market sells too little, its list is named.
     assert told == [False, field != "--gpus"]
     check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)
+
+
+@pytest.mark.parametrize("amount", [math.inf, math.nan])
+def test_a_need_that_is_no_number_is_refused_by_its_option(amount: float) -> None:
+    """JSON has no such number, so no message could be made to be judged."""
+    draft = Draft(workload="lab", batch_id="b", requirements={"memory_gib": amount})
+    for options, field in (
+        ({"memory_gib": "--memory"}, "--memory"),
+        ({}, "requirements.memory_gib"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            check_type(draft, _POLICY, _NO_GPU, 100, options=options)
+        assert refused.value.field == field
+        assert "finite number of GiB" in str(refused.value)
 
 
 def test_a_refusal_names_what_the_person_has_given() -> None:

@@ -1,6 +1,7 @@
 """Rows carry dataclasses through JSON without loss."""
 
 import json
+import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -127,6 +128,12 @@ def test_names_the_field_of_a_file_that_does_not_fit(field: str, value: object) 
 def test_no_sample_is_out_of_bounds(bad: float) -> None:
     with pytest.raises(ContractError):
         decode(RateRow, {"samples": [1.0, bad, 2.0]})
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1E+999"])
+def test_a_number_that_is_not_finite_is_told(number: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(f"{number} is")):
+        from_json("the file", f'{{"size": [1.5, {number}]}}')
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The policy in force: deployed, plus a live edit if that is valid."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -131,6 +132,19 @@ def test_an_edit_against_one_that_came_between_changes_nothing() -> None:
     _, stored = world.settings.workload(WORKLOAD)
     assert stored is not None
     assert json.loads(stored.text) == drain
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, NOW.date()])
+def test_an_edit_that_json_lacks_is_refused_by_its_key(value: object) -> None:
+    world = ControlWorld()
+
+    with pytest.raises(ConfigError) as caught:
+        edit_policy(
+            WORKLOAD, {"max_price_per_hour": value}, settings=world.settings, table=world.table
+        )
+
+    assert caught.value.field == "max_price_per_hour"
+    assert world.settings.history(WORKLOAD) == ()
 
 
 def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:
