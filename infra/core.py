@@ -1,6 +1,5 @@
 """The core stack: everything that runs. It holds only types that the local system creates too."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from constructs import Construct
 from spindown.config import Config
 from spindown.config.form import Architecture
 from spindown.config.need import needed_endpoints
-from spindown.contract.codec import encode
+from spindown.contract.codec import encode_short, to_json
 from spindown.contract.settings import (
     DeploymentSettings,
     WorkloadSettings,
@@ -32,9 +31,6 @@ from spindown.infra.shared.resources import (
 )
 from spindown.infra.shared.stack import DeploymentStack
 from spindown.infra.workload import WorkloadResources
-
-#: Values that are left out of a parameter, since reading fills them in.
-_EMPTY: tuple[object, ...] = (None, [], {})
 
 
 class SettingsParameters(Construct):
@@ -64,9 +60,9 @@ class SettingsParameters(Construct):
             construct_id,
             name=name,
             type="String",
-            # Free up to 4 KiB, which long lists of GPUs or zones may pass.
+            # Free up to 4 KiB, which long lists of types, GPUs or zones may pass.
             tier="Intelligent-Tiering",
-            value=json.dumps({k: v for k, v in encode(value).items() if v not in _EMPTY}),
+            value=to_json(encode_short(value)),
         )
 
 

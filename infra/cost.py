@@ -16,6 +16,7 @@ from typing import Any
 
 from spindown import config
 from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.contract.settings import FREE_PARAMETER_BYTES_MAX
 from spindown.domain.control_cost import (
     JOB,
     JUDGEMENT,
@@ -31,6 +32,7 @@ from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.error import BadInput, ContractError
 from spindown.infra.app import choose_node
 from spindown.infra.flag import FLAGS
+from spindown.infra.parameter import measure_text
 
 _GIB = 1e9
 #: Of an image for GPUs by default.
@@ -38,9 +40,6 @@ _ROOT_GIB = 100
 
 #: Resources of one template by logical id.
 Resources = Mapping[str, Mapping[str, Any]]
-
-#: Largest standard parameter, which is free (AWS Systems Manager quotas).
-_STANDARD_PARAMETER = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +228,7 @@ def _table(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
 
 
 def _parameter(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
-    if len(json.dumps(properties["Value"])) > _STANDARD_PARAMETER:
+    if measure_text(properties["Value"]) > FREE_PARAMETER_BYTES_MAX:
         yield MonthlyUsage(usage=Usage.PARAMETER, quantity=1, purpose="settings of over 4 KB")
 
 

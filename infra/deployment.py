@@ -21,6 +21,7 @@ from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.flag import FLAGS
 from spindown.infra.iam.limit import check_roles
+from spindown.infra.parameter import check_parameters
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def synthesise() -> None:
 
 
 def synthesise_app(app: App, loaded: Config) -> None:
-    """Synthesise, and check the limits of CloudFormation and IAM (raises ConfigError)."""
+    """Synthesise, and check limits of CloudFormation, IAM and SSM (raises ConfigError)."""
     workloads, regions = len(loaded.workloads), len(loaded.deployment.outpost)
     try:
         assembly = app.synth()
@@ -53,6 +54,7 @@ def synthesise_app(app: App, loaded: Config) -> None:
     }
     check_sizes(sizes, workloads=workloads)
     templates = [stack.template for stack in assembly.stacks]
+    check_parameters(templates)
     check_roles(templates, workloads=workloads, regions=regions)
 
 

@@ -7,7 +7,7 @@ history and restart its versions.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from spindown.aws.error import translated
 from spindown.contract.codec import decode, from_json
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm.type_defs import ParameterTypeDef, TagTypeDef
 
 T = TypeVar("T")
+
+#: Free up to 4 KiB, which an edit of many types may pass; named by no call it is what the account
+#: has chosen, by default the tier that takes no more.
+_TIER: Final = "Intelligent-Tiering"
 
 _THERE: Mapping[str, type[PreconditionFailed]] = {"ParameterAlreadyExists": PreconditionFailed}
 
@@ -90,11 +94,13 @@ class SsmSettingsStore:
             listed: list[TagTypeDef] = [{"Key": key, "Value": text} for key, text in tags.items()]
             with suppress(PreconditionFailed), translated(_THERE):
                 answer = self._client.put_parameter(
-                    Name=key, Value=text, Type="String", Tags=listed
+                    Name=key, Value=text, Type="String", Tier=_TIER, Tags=listed
                 )
                 return answer["Version"]
         with translated():
-            answer = self._client.put_parameter(Name=key, Value=text, Type="String", Overwrite=True)
+            answer = self._client.put_parameter(
+                Name=key, Value=text, Type="String", Tier=_TIER, Overwrite=True
+            )
         return answer["Version"]
 
     def history(self, name: str) -> Sequence[LiveEdit]:

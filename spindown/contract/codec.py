@@ -11,7 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache, lru_cache, partial
@@ -254,6 +254,33 @@ def _write_fields(value: Any) -> dict[str, Any]:
 @cache
 def _names(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls))
+
+
+def encode_short(value: Any) -> Any:
+    """Return what ``encode`` does, without fields of None or of nothing whose default it is.
+
+    Reading fills them in. Other defaults stay: a later version may have others.
+    """
+    if is_dataclass(value):
+        given = {f: getattr(value, f.name) for f in fields(value)}
+        short = {f: encode_short(one) for f, one in given.items()}
+        return {
+            f.name: one
+            for f, one in short.items()
+            if one not in _EMPTY or given[f] != _default_of(f)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): encode_short(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode_short(one) for one in value]
+    return encode(value)
+
+
+_EMPTY: tuple[Any, ...] = (None, [], {})
+
+
+def _default_of(one: Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 class KeptRow(Row):

@@ -29,6 +29,11 @@ ENV_WEBHOOK = "SPINDOWN_WEBHOOK"
 #: Where the spot advisor is, if not where AWS keeps it; empty: it is not read.
 ENV_SPOT_ADVISOR = "SPINDOWN_SPOT_ADVISOR"
 
+#: Bytes of a parameter, of the tier that costs $0.05 a month, and of the one that is free (AWS
+#: General Reference, "Systems Manager endpoints and quotas").
+PARAMETER_BYTES_MAX = 8_192
+FREE_PARAMETER_BYTES_MAX = 4_096
+
 #: CloudWatch namespace of every metric of ours.
 NAMESPACE = "Spindown"
 

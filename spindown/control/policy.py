@@ -14,7 +14,7 @@ from typing import Any
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode, from_json
 from spindown.contract.row import PolicyRow
-from spindown.contract.settings import WorkloadSettings
+from spindown.contract.settings import PARAMETER_BYTES_MAX, WorkloadSettings
 from spindown.domain.policy import Policy
 from spindown.error import BadInput, ConfigError, ContractError
 from spindown.ledger import Ledger
@@ -112,6 +112,9 @@ def edit_policy(
         # First, since TOML has values that JSON lacks.
         policy = _merge_keys(deployed.policy, kept)
         text = json.dumps(kept, sort_keys=True)
+        if len(text) > PARAMETER_BYTES_MAX:
+            remedy = f"shorten or deploy its lists: it has at most {PARAMETER_BYTES_MAX:,} bytes"
+            raise ConfigError("live policy", f"an edit of {len(text):,} bytes", remedy)
         return text, policy
 
     before, version = _newest(settings.history(workload)), 0

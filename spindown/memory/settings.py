@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Mapping, Sequence
 
-from spindown.contract.settings import DeploymentSettings, WorkloadSettings
+from spindown.contract.settings import (
+    PARAMETER_BYTES_MAX,
+    DeploymentSettings,
+    WorkloadSettings,
+)
 from spindown.error import ContractError, NotFound
 from spindown.port import NO_EDIT, Clock, LiveEdit
-
-#: SSM's quota of a standard parameter.
-LIVE_BYTES_MAX = 4096
 
 
 class MemorySettingsStore:
@@ -44,8 +45,8 @@ class MemorySettingsStore:
 
     def put_live(self, name: str, text: str) -> int:
         """Store a live edit; return its version."""
-        if not 0 < len(text.encode()) <= LIVE_BYTES_MAX:
-            raise ContractError("live edit", text, "write 1 to 4,096 bytes of JSON")
+        if not 0 < len(text.encode()) <= PARAMETER_BYTES_MAX:
+            raise ContractError("live edit", text, "write 1 to 8,192 bytes of JSON")
         with self._lock:
             edits = self._edits.setdefault(name, [])
             edits.append(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from spindown.infra.iam.limit import POLICIES_MAX, check_roles, measure
 from tests.infra.assembly import (
     PLAIN,
     Assembly,
+    describe_core,
     listed,
     make_app,
     synthesise_core,
@@ -119,6 +120,34 @@ def test_so_many_workloads_fit_with_nine_further_regions(tmp_path: Path) -> None
 
         with fits:
             synthesise_app(app, load_config(app))
+
+
+@pytest.mark.parametrize(
+    ("types", "fits"),
+    [
+        (100, nullcontext()),
+        (
+            200,
+            pytest.raises(ConfigError, match=r"workload\.plain is 'settings of 1\d,\d{3} bytes'"),
+        ),
+    ],
+)
+def test_more_types_than_a_parameter_holds_are_told_of(
+    tmp_path: Path, types: int, fits: AbstractContextManager[object]
+) -> None:
+    project = write_project(tmp_path, PLAIN.format(image="") + some_types(types))
+    app = make_app(project, tmp_path / "out")
+    describe_core(app, project)
+
+    with fits:
+        synthesise_app(app, load_config(app))
+
+
+def some_types(count: int) -> str:
+    return "".join(
+        f'[[workload.plain.policy.types]]\nname = "type-{number}"\nmemory_gib = {number}\n'
+        for number in range(1, count + 1)
+    )
 
 
 def test_too_many_workloads_for_a_stack_are_refused_in_words(tmp_path: Path) -> None:

@@ -143,6 +143,23 @@ def test_a_live_edit_bears_the_account_s_tags(session: boto3.Session, aws: Aws, 
     assert {one["Key"]: one["Value"] for one in found["TagList"]} == tags
 
 
+@pytest.mark.parametrize("tags", [{}, TAGS], ids=["without tags", "with tags"])
+def test_a_live_edit_may_be_longer_than_what_is_free(
+    session: boto3.Session, aws: Aws, name: str, tags: dict[str, str]
+) -> None:
+    client, text = session.client("ssm"), json.dumps({"types": ["x" * 6000]})
+    told = json.dumps(encode(replace(_deployment(name), tags=tags)))
+    client.put_parameter(Name=deployment_parameter(name), Type="String", Value=told, Tags=TAG_LIST)
+
+    aws.settings(name).put_live("ocr", text)
+
+    # The standard tier takes 4,096 characters; an emulator takes any.
+    (found,) = client.describe_parameters(
+        ParameterFilters=[{"Key": "Name", "Values": [live_parameter(name, "ocr")]}]
+    )["Parameters"]
+    assert found["Tier"] in {"Intelligent-Tiering", "Advanced"}
+
+
 def test_a_deployment_that_is_not_there_is_not_found(aws: Aws) -> None:
     with pytest.raises(NotFound, match=f"no deployment {PREFIX}-none"):
         aws.settings(f"{PREFIX}-none").deployment()
@@ -177,10 +194,10 @@ def test_memory_deploys_under_a_live_edit(clock: MemoryClock) -> None:
     assert edit.edited_by == "ada"
 
 
-@pytest.mark.parametrize("text", ["", "x" * 4097], ids=["nothing", "more than a parameter holds"])
+@pytest.mark.parametrize("text", ["", "x" * 8193], ids=["nothing", "more than a parameter holds"])
 def test_memory_refuses_what_parameter_store_does(clock: MemoryClock, text: str) -> None:
     store = MemorySettingsStore(clock, _deployment("d"), {"ocr": OCR})
-    with pytest.raises(ContractError, match="4,096 bytes"):
+    with pytest.raises(ContractError, match="8,192 bytes"):
         store.put_live("ocr", text)
     assert store.workload("ocr") == (OCR, None)
 

@@ -15,15 +15,17 @@ from spindown.contract.codec import (
     decode_instant,
     encode,
     encode_instant,
+    encode_short,
     from_json,
     replace_fields,
+    to_json,
 )
 from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
 from spindown.contract.settings import RegionSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import CapacityType, Requirements
-from spindown.domain.policy import Policy, RankBy
+from spindown.domain.policy import JobType, Needs, Policy, RankBy
 from spindown.error import ContractError
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -69,6 +71,21 @@ def test_a_value_survives_json(value: object) -> None:
     row = json.loads(json.dumps(encode(value)))
 
     assert decode(type(value), row) == value
+
+
+def test_what_is_left_out_of_a_short_row_is_read_as_it_was() -> None:
+    types = (JobType(name="ocr", needs=Needs(memory_gib=4)), JobType(name="idle"))
+    # By default a share of the paid time; None is no default there, and must stay.
+    value = Policy(types=types, alarm_max_idle_share=None, max_dollars_per_hour=2.0)
+
+    row = encode_short(value)
+
+    assert decode(Policy, json.loads(to_json(row))) == value
+    assert row["types"] == [{"name": "ocr", "needs": {"memory_gib": 4}}, {"name": "idle"}]
+    assert row["alarm_max_idle_share"] is None
+    assert "max_price_per_gpu_hour" not in row
+    # Defaults that are no emptiness are written down: a later version may have others.
+    assert (row["max_workers"], row["warm_workers"]) == (4, 0)
 
 
 def test_fields_of_a_later_version_are_ignored() -> None:

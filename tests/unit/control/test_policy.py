@@ -17,6 +17,7 @@ from spindown.control.policy import (
     effective_policy,
     stored_keys,
 )
+from spindown.domain.policy import JobType
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall, intercept
@@ -145,6 +146,18 @@ def test_an_edit_that_json_lacks_is_refused_by_its_key(value: object) -> None:
 
     assert caught.value.field == "max_price_per_hour"
     assert world.settings.history(WORKLOAD) == ()
+
+
+def test_an_edit_longer_than_a_parameter_changes_nothing() -> None:
+    world = ControlWorld(policy=replace(AT_ONCE, types=(JobType(name="ocr"),)))
+    types = [{"name": f"type-{number}", "memory_gib": 4} for number in range(250)]
+
+    edit_policy(WORKLOAD, {"types": types[:150]}, settings=world.settings, table=world.table)
+    with pytest.raises(ConfigError, match=r"edit of 9,.*at most 8,192 bytes"):
+        edit_policy(WORKLOAD, {"types": types}, settings=world.settings, table=world.table)
+
+    settings, edit = world.settings.workload(WORKLOAD)
+    assert len(effective_policy(settings, edit, PolicyRow()).policy.types) == 150
 
 
 def test_an_invalid_first_edit_leaves_the_deployed_policy() -> None:
