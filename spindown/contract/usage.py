@@ -16,13 +16,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 
 from spindown.contract.codec import count_values, decode, encode, from_json
 from spindown.domain.job_type import parse_shape
 from spindown.domain.value_range import (
+    ATTEMPT_SECONDS_MOST,
     Amount,
+    AttemptSeconds,
     GpuCount,
     ItemCount,
     PaidPrice,
@@ -54,6 +56,8 @@ _VALUES_MAX = 1_000_000
 _DEVICES_MAX = 32
 #: Of a value as workers write it, with its comma.
 _VALUE_BYTES = 10
+#: By how much the clock of a machine may be wrong.
+_CLOCK_OFF = timedelta(days=1)
 #: Files of a type, several where it has many records.
 _FILE_NAME = re.compile(r"usage(-[1-9][0-9]{0,5})?\.parquet")
 #: The type of records whose own type is beyond those that a day's table tells apart.
@@ -153,7 +157,7 @@ class UsageRecord:
     #: Of the queue that the instance serves (``domain.job_type``); "": the workload's own.
     shape: str = ""
     #: Time that the slot was held.
-    seconds: Amount
+    seconds: AttemptSeconds
     #: Committed by this epoch, with either status: an item is in the row of one epoch alone.
     items: ItemCount
     #: Of these: computed before, by an epoch that could not commit them.
@@ -207,6 +211,12 @@ class UsageRecord:
     def dollars(self) -> float:
         """Return the slot's share of the instance's price over the time it was held."""
         return self.price_per_hour / self.slots * self.seconds / 3600.0
+
+    def may_be_of(self, day: date) -> bool:
+        """Tell whether an attempt that began then may have been written down on a day."""
+        midnight = datetime.combine(day, time(), UTC)
+        earliest = midnight - timedelta(seconds=ATTEMPT_SECONDS_MOST) - _CLOCK_OFF
+        return earliest <= self.started_at < midnight + timedelta(days=1) + _CLOCK_OFF
 
 
 def measured_prefix(workload: str, day: date | None = None) -> str:

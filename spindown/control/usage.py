@@ -268,7 +268,7 @@ def _read_batches(
     seen: set[int] = set()
     first, kept, size, records = begun, list[T](), 0, begun.records
     for number, (weight, attempts) in enumerate(
-        _read_each(workload, found[begun.objects :], objects, keep), begun.objects + 1
+        _read_each(workload, day, found[begun.objects :], objects, keep), begun.objects + 1
     ):
         size += weight
         for attempt, one in attempts:
@@ -295,6 +295,7 @@ def _read_batches(
 
 def _read_each(
     workload: str,
+    day: date,
     found: Sequence[ObjectSummary],
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
@@ -311,6 +312,7 @@ def _read_each(
             return [
                 (hash((x.job_id, x.epoch, x.instance_id)), keep(x))
                 for x in decode_usage(data, workload=workload)
+                if x.may_be_of(day)
             ]
         return ()
 
@@ -380,7 +382,7 @@ def read_usage(
             data = objects.get(key).data
             with suppress(ContractError):
                 found += decode_table(data, workload=workload)
-    return [one for one in found if one.started_at >= since]
+    return [one for one in found if since <= one.started_at <= until]
 
 
 def _without_series(record: UsageRecord) -> UsageRecord:

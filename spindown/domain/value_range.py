@@ -44,6 +44,10 @@ Dollars = Annotated[float, ValueRange(-1e9, 1e9)]
 Reserved = Annotated[float, ValueRange(-1e6, 1e6)]
 #: A slot may use more than its share.
 Percent = Annotated[float, ValueRange(0.0, 1e4)]
+#: Seconds that one attempt at a job held a slot: a job is given back after 11 hours
+#: (``domain.lease``), and 31 days are more than its code may go on after that.
+ATTEMPT_SECONDS_MOST = 31 * 86_400.0
+AttemptSeconds = Annotated[float, ValueRange(0.0, ATTEMPT_SECONDS_MOST)]
 #: Seconds of a learned sample, a hundred years at most; items an hour, items of a job.
 Sample = Annotated[float, ValueRange(0.0, 3.2e9)]
 #: Seconds, fourteen days at most in both directions: a message lives no longer.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.contract.usage import UsageRecord
+from spindown.contract.usage import OTHER_TYPES, UsageRecord
 from spindown.control.market import load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import list_price, read_learned, seen_attempt
@@ -19,8 +19,8 @@ from spindown.domain.dispatch_cost import (
 )
 from spindown.domain.idle import idle_timeout
 from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of, size_up
-from spindown.domain.learning import boot_p50
-from spindown.domain.offer import HOURS_PER_MONTH, Requirements, slot_count
+from spindown.domain.learning import Knowledge, boot_p50
+from spindown.domain.offer import HOURS_PER_MONTH, Catalogue, Requirements, slot_count
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
@@ -109,8 +109,15 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     now = ports.clock.now()
     records = read_usage(workload, ports.objects, since=now - timedelta(days=days), until=now)
     settings, policy = current_policy(workload, ports)
+    known = RightsizingInput(
+        settings=settings,
+        policy=policy,
+        catalogue=load_catalogue(ports.objects),
+        knowledge=read_knowledge(
+            Ledger(ports.table, workload).read().rates, slots=settings.run.slots
+        ),
+    )
     uses = [_use(record) for record in records]
-    compared = () if policy.types else _compare(records, Needs(), settings, policy, ports)
     found = Rightsizing(
         workload=workload,
         at=now,
@@ -123,10 +130,10 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         advice=None
         if policy.types
         else advise_requirements(uses, settings.requirements, settings.run.slots),
-        sizings=tuple(_sizings(records, settings, policy, ports, days)) if policy.types else (),
+        sizings=tuple(_sizings(records, known, ports, days)) if policy.types else (),
         mode=policy.rightsize,
         dispatch=policy.dispatch,
-        dispatches=compared,
+        dispatches=() if policy.types else _compare(records, Needs(), known),
     )
     if found.advice is None:
         return found
@@ -134,22 +141,45 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
     return replace(found, now=_best(workload, ports), then=_best(workload, ports, enough))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsizingInput:
+    """What is read once, however many types there are."""
+
+    settings: WorkloadSettings
+    policy: Policy
+    catalogue: Catalogue | None
+    knowledge: Knowledge
+
+
+#: So many types that nobody declares are told one by one, those with most records: a worker may
+#: make up any number.
+_UNDECLARED_TOLD = 20
+
+
+def _by_type(
+    records: Sequence[UsageRecord], policy: Policy
+) -> Mapping[JobType, Sequence[UsageRecord]]:
+    """Return the records of each type: those declared, then others, then jobs without a type."""
+    found: dict[str, list[UsageRecord]] = {}
+    for record in records:
+        found.setdefault(record.type, []).append(record)
+    declared = {each: found.pop(each.name, []) for each in policy.types}
+    untyped = {JobType(name=name): found.pop(name) for name in [""] if name in found}
+    rest = found.pop(OTHER_TYPES, [])
+    most = sorted(found, key=lambda name: (-len(found[name]), name))
+    told = {JobType(name=name): found[name] for name in sorted(most[:_UNDECLARED_TOLD])}
+    rest += [record for name in most[_UNDECLARED_TOLD:] for record in found[name]]
+    return {**declared, **told, **({JobType(name=OTHER_TYPES): rest} if rest else {}), **untyped}
+
+
 def _sizings(
-    records: Sequence[UsageRecord],
-    settings: WorkloadSettings,
-    policy: Policy,
-    ports: ControlPorts,
-    days: int,
+    records: Sequence[UsageRecord], known: RightsizingInput, ports: ControlPorts, days: int
 ) -> Iterator[TypeSizing]:
-    learned, catalogue = read_learned(settings.name, ports.objects), load_catalogue(ports.objects)
-    now = ports.clock.now()
+    settings, policy, catalogue = known.settings, known.policy, known.catalogue
+    learned, now = read_learned(settings.name, ports.objects), ports.clock.now()
     first = min((record.started_at for record in records), default=now)
     months = min(max((now - first).total_seconds(), _DAY), days * _DAY) / _MONTH
-    names = {record.type for record in records} - {each.name for each in policy.types}
-    # The jobs without a type come last.
-    others = [JobType(name=name) for name in sorted(names, key=lambda name: (not name, name))]
-    for declared in (*policy.types, *others):
-        own = [record for record in records if record.type == declared.name]
+    for declared, own in _by_type(records, policy).items():
         size = learned.sizes.get(declared.name)
         if size is None or size.of != declared.needs:
             size = TypeSize(of=declared.needs)
@@ -203,7 +233,8 @@ def _sizings(
             dollars_advised=cost(advised) if is_known else None,
             reasons=size.reasons if applies else (),
             dispatch=dispatch,
-            dispatches=_compare(own, given, settings, policy, ports),
+            # Nobody could choose another for what is declared no more.
+            dispatches=_compare(own, given, known) if is_declared or not declared.name else (),
         )
 
 
@@ -224,22 +255,18 @@ def _as_asked(advised: Needs, asked: Needs) -> Needs:
 def _compare(
     records: Sequence[UsageRecord],
     given: Needs,
-    settings: WorkloadSettings,
-    policy: Policy,
-    ports: ControlPorts,
+    known: RightsizingInput,
 ) -> tuple[DispatchCost, ...]:
     """Return what each way to dispatch these jobs would have cost, at the prices listed.
 
     Side by side a job needs what it is given of one machine, or the most that was seen.
     """
-    catalogue = load_catalogue(ports.objects)
+    settings, policy, catalogue = known.settings, known.policy, known.catalogue
     if catalogue is None:
         return ()
     beside = needs_beside_others(records, given, policy.shared_slots)
     gpus = max(1.0, settings.requirements.gpu_count_min, shape_of(given).gpus)
     pool = replace(policy, dispatch=Dispatch.POOL)
-    rates = Ledger(ports.table, settings.name).read().rates
-    knowledge = read_knowledge(rates, slots=settings.run.slots)
     terms = MachineTerms(
         alone=list_price(shape_of(given), settings, catalogue),
         shared=None
@@ -249,8 +276,8 @@ def _compare(
         ),
         pool_slots=slot_count(gpus, settings.run.slots),
         shared_slots=policy.shared_slots,
-        boot=boot_p50(knowledge, policy),
-        idle=idle_timeout(knowledge, pool),
+        boot=boot_p50(known.knowledge, policy),
+        idle=idle_timeout(known.knowledge, pool),
     )
     jobs = [
         PastJob(at=record.started_at, took=timedelta(seconds=record.seconds)) for record in records

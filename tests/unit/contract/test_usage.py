@@ -130,6 +130,8 @@ def test_records_are_read_a_line_at_a_time() -> None:
         {"type": "a'; DROP TABLE usage; --"},
         {"slots": 0},
         {"seconds": 1e300},
+        # Longer than any attempt; sums of these would pass what a span of time holds.
+        {"seconds": 32 * 86400.0},
         {"price_per_hour": -1.0},
         {"cpu_mean": float("inf")},
         {"memory_max": "much"},

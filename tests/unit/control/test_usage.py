@@ -44,6 +44,11 @@ def measure(world: ControlWorld, *records: UsageRecord, day: date = DAY) -> None
         world.objects.put(measured_key(record, day), encode_usage([record]))
 
 
+def measure_one_of(world: ControlWorld, day: date) -> None:
+    begun = RECORD.started_at + (day - RECORD.started_at.date())
+    measure(world, replace(RECORD, started_at=begun), day=day)
+
+
 def all_of(world: ControlWorld) -> list[UsageRecord]:
     since = NOW - timedelta(days=14)
     found = read_usage(WORKLOAD, world.objects, since=since, until=world.clock.now())
@@ -126,6 +131,35 @@ def test_what_cannot_be_read_hides_no_other(data: bytes) -> None:
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", data)
 
     assert compact(WORKLOAD, DAY, world.objects).records == 1
+
+
+@pytest.mark.parametrize(
+    "off", [timedelta(days=-34), timedelta(days=3), timedelta(days=-18_000), timedelta(days=60_000)]
+)
+def test_an_attempt_of_another_time_is_left_out(off: timedelta) -> None:
+    world = ControlWorld()
+    measure(world, RECORD, replace(RECORD, job_id="b", started_at=RECORD.started_at + off))
+
+    assert [record.job_id for record in all_of(world)] == [RECORD.job_id]
+    assert compact(WORKLOAD, DAY, world.objects).records == 1
+
+
+def test_the_longest_attempt_is_read() -> None:
+    world = ControlWorld()
+    begun = RECORD.started_at - timedelta(days=31)
+    measure(world, replace(RECORD, started_at=begun, seconds=31 * 86400.0))
+
+    assert compact(WORKLOAD, DAY, world.objects).records == 1
+
+
+def test_what_began_after_the_span_is_not_in_it() -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+
+    for minutes, found in ((1, 1), (-1, 0)):
+        until = RECORD.started_at + timedelta(minutes=minutes)
+        since = until - timedelta(days=1)
+        assert len(read_usage(WORKLOAD, world.objects, since=since, until=until)) == found
 
 
 def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
@@ -286,7 +320,7 @@ def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
     at_hour(world, 0)
     today = world.clock.now().date()
     for back in (0, 1, 7, 8):
-        measure(world, RECORD, day=today - timedelta(days=back))
+        measure_one_of(world, today - timedelta(days=back))
 
     assert ran(world) == ({}, [])
     at_hour(world, 1)
@@ -294,7 +328,7 @@ def test_the_hourly_run_makes_the_tables_of_the_last_days() -> None:
     at_hour(world, 2)
     assert ran(world) == ({}, [])
     at_hour(world, 12)
-    measure(world, RECORD, day=today - timedelta(days=3))
+    measure_one_of(world, today - timedelta(days=3))
     assert ran(world) == ({}, [])
 
 
@@ -308,7 +342,7 @@ def test_what_there_is_no_time_for_is_left_to_the_next_run() -> None:
     at_hour(world, 1)
     today = world.clock.now().date()
     for back in (6, 2):
-        measure(world, RECORD, day=today - timedelta(days=back))
+        measure_one_of(world, today - timedelta(days=back))
 
     def take_long(call: PortCall, proceed: Callable[[], Any]) -> Any:
         if call.method == "put":

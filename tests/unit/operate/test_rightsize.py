@@ -1,12 +1,13 @@
 """`rightsize` reads what jobs have used and names the machines that would be enough."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from spindown.contract.usage import encode_usage, measured_key
+from spindown.contract.usage import OTHER_TYPES, encode_usage, measured_key
 from spindown.control import market
 from spindown.control.rightsizing import learn_sizes
 from spindown.domain.offer import HOURS_PER_MONTH, Requirements
@@ -136,6 +137,27 @@ def a_typed_world(**policy: Any) -> ControlWorld:
     world.clock.advance(timedelta(hours=1))
     learn_sizes(WORKLOAD, world.ports)
     return world
+
+
+def test_types_that_workers_make_up_cost_no_reads() -> None:
+    def ask(made_up: int) -> tuple[Counter[str], list[tuple[str, int]]]:
+        world = a_typed_world()
+        for number in range(made_up):
+            keep(world, type=f"x{number:02}", job_id=f"x{number}")
+        before = world.calls.copy()
+        found = rightsize(WORKLOAD, world.ports, days=14)
+        calls = world.calls - before
+        # Each job is an object.
+        calls["objects.get"] -= made_up
+        others = [one for one in found.sizings if not one.is_declared]
+        assert not any(one.dispatches for one in others)
+        return calls, [(one.name, one.jobs) for one in others]
+
+    (few, shown), (many, told) = ask(1), ask(25)
+
+    assert shown == [("x00", 1)]
+    assert told == [*((f"x{number:02}", 1) for number in range(20)), (OTHER_TYPES, 5)]
+    assert many == few
 
 
 def test_tells_each_type_asked_used_and_advised() -> None:
