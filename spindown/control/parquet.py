@@ -26,7 +26,8 @@ def open_fenced(folders: Iterable[Path], **settings: str | int) -> "DuckDBPyConn
     """Open a database in memory that reaches these folders and nothing else.
 
     No query can change its settings, nor read another file, nor load an extension (DuckDB,
-    "Securing DuckDB").
+    "Securing DuckDB"). Its clock is in UTC, as instants are stored; by itself DuckDB takes the
+    time zone of the machine, and compares a stored instant with one of there.
     """
     # Heavy, and only one function of the control plane has it.
     from duckdb import connect  # noqa: PLC0415
@@ -36,12 +37,18 @@ def open_fenced(folders: Iterable[Path], **settings: str | int) -> "DuckDBPyConn
     # Queries reach that as well; without one it would be a folder of where the command was typed.
     spilled = {"temp_directory": allowed[0] if allowed else ""}
     database = connect(":memory:", config={**offline, **spilled, **settings})
-    quoted = ("'" + folder.replace("'", "''") + "'" for folder in allowed)
-    database.execute(f"SET allowed_directories = [{', '.join(quoted)}]")
+    database.execute(f"SET allowed_directories = {quote_texts(allowed)}")
+    database.execute("SET TimeZone = 'UTC'")
     # Once access is closed no folder can be allowed.
     database.execute("SET enable_external_access = false")
     database.execute("SET lock_configuration = true")
     return database
+
+
+def quote_texts(texts: Iterable[str]) -> str:
+    """Return texts as a list in SQL."""
+    quoted = ("'" + text.replace("'", "''") + "'" for text in texts)
+    return f"[{', '.join(quoted)}]"
 
 
 def encode_table(rows: Sequence[TableRow]) -> bytes:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,7 @@ from spindown.cli.render.saving import AT_WORK
 from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
-from spindown.control.parquet import open_fenced
+from spindown.control.parquet import open_fenced, quote_texts
 from spindown.control.policy import current_policy
 from spindown.domain.job_type import parse_shape, size_up
 from spindown.error import BadInput, printable
@@ -172,9 +173,12 @@ def asking(files: Sequence[Path]) -> "Iterator[DuckDBPyConnection]":
     What is asked there may be a stranger's text: it reads nothing but these files.
     """
     with open_fenced(file.parent for file in files) as connection:
-        connection.from_parquet(
-            [str(file) for file in files], hive_partitioning=True, union_by_name=True
-        ).create_view("usage")
+        # Else DuckDB guesses types of partitions by all values: of a type "epoch" a date.
+        connection.execute(
+            f"CREATE VIEW usage AS FROM read_parquet({quote_texts(map(str, files))},"
+            " union_by_name = true, hive_partitioning = true,"
+            " hive_types = {'workload': VARCHAR, 'type': VARCHAR, 'day': DATE})"
+        )
         yield connection
 
 
@@ -187,11 +191,20 @@ def run_query(connection: "DuckDBPyConnection", sql: str) -> QueryAnswer:
         asked: Any = connection.execute(sql)
         if asked is None:
             raise BadInput("--sql", sql[:100], "write a query, such as SELECT * FROM usage")
-        columns = tuple(one[0] for one in asked.description or ())
-        return QueryAnswer(columns, asked.fetchall())
+        names = [one[0] for one in asked.description or ()]
+        return QueryAnswer(tuple(_told_apart(names)), asked.fetchall())
     except duckdb.Error as exc:
         said = printable(" ".join(str(exc).split()))[:300]
         raise BadInput("--sql", sql[:100], f"correct it; DuckDB says: {said}") from exc
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Return names of columns, of which SQL may repeat one: ``a``, ``a_2``."""
+    told = list[str]()
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(2))
+        told.append(next(one for one in chain([name], numbered) if one not in told))
+    return told
 
 
 def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:

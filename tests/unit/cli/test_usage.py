@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -25,7 +26,16 @@ from spindown.cli.explain.usage import (
     to_json,
 )
 from spindown.cli.explain.usage_plot import draw_usage
-from spindown.contract.usage import UsageSeries, encode_usage, measured_key, measured_prefix
+from spindown.contract.usage import (
+    UsageSeries,
+    done_key,
+    encode_usage,
+    measured_key,
+    measured_prefix,
+    table_key,
+)
+from spindown.contract.usage_table import to_row
+from spindown.control.parquet import encode_table
 from spindown.control.usage import compact
 from spindown.error import BadInput
 from spindown.memory.interception import PortCall, intercept
@@ -196,6 +206,45 @@ def test_what_was_asked_for_stands_beside_what_was_given(tmp_path: Path) -> None
     said = shown(render_types(answer))
     assert "6, given 8 to 16" in said
     assert said.count(", given ") == 1
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Tokyo"])
+def test_a_query_s_clock_is_that_of_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """Whatever the time zone of the machine: by itself DuckDB reads instants as of there."""
+    world, now = ControlWorld(), datetime.now(UTC)
+    ages = [timedelta(minutes=30), timedelta(hours=5)]
+    rows = [to_row(replace(RECORD, started_at=now - age)) for age in ages]
+    world.objects.put(table_key(WORKLOAD, NOW.date(), WORKLOAD), encode_table(rows))
+    world.objects.put(done_key(WORKLOAD, NOW.date()), b"")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        sql = "SELECT count(*) FROM usage WHERE started_at > now() - INTERVAL 1 HOUR"
+        assert ask(world, tmp_path, sql).rows == [(1,)]
+        ((told,),) = ask(world, tmp_path, "SELECT now()").rows
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert told.utcoffset() == timedelta(0)
+    assert abs(told - datetime.now(UTC)) < timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("name", ["epoch", "infinity", "today", "2026-11-29", "001", "null"])
+def test_a_type_is_a_text_whatever_it_looks_like(tmp_path: Path, name: str) -> None:
+    world = ControlWorld()
+    keep(world, NOW.date(), replace(RECORD, type=name))
+
+    answer = ask(world, tmp_path, "SELECT type, day FROM usage WHERE type LIKE '%'")
+
+    assert answer.rows == [(name, NOW.date())]
+
+
+def test_a_column_that_is_named_twice_is_told_twice(world: ControlWorld, tmp_path: Path) -> None:
+    answer = ask(world, tmp_path, "SELECT 1 AS a, 2 AS a, 3 AS a_2")
+
+    assert json.loads(to_json(answer)) == [{"a": 1, "a_2": 2, "a_2_2": 3}]
 
 
 def test_one_type_alone_is_read(world: ControlWorld, tmp_path: Path) -> None:
