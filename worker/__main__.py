@@ -75,6 +75,7 @@ from spindown.worker.machine.control_group import (
     NoGroups,
     open_groups,
     share_of_memory,
+    share_of_processes,
 )
 from spindown.worker.machine.fitness import Equipment, examine_gpus
 from spindown.worker.machine.leftover import GROUP_VARIABLE, group_of_slot
@@ -296,7 +297,8 @@ def make_runner(
         env[GROUP_VARIABLE] = str(group_of_slot(slot))
     memory, group = division.memory_bytes(worker, settings), None
     if division.groups is not None and spec.mode is not RunMode.IMAGE:
-        group = division.groups.of_slot(slot, memory)
+        processes = share_of_processes(worker.slots, len(os.sched_getaffinity(0)))
+        group = division.groups.of_slot(slot, memory, processes)
     if spec.mode is RunMode.ENTRYPOINT:
         return ChildRunner(
             code,

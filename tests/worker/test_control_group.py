@@ -15,10 +15,12 @@ from spindown.worker.machine.control_group import (
     NoGroups,
     open_groups,
     share_of_memory,
+    share_of_processes,
 )
 from spindown.worker.process_tree.process_tree import ProcessTree
 from spindown.worker.settings import WorkerSettings
 from tests.builders import a_worker
+from tests.worker_system.kit import SYSTEM
 
 UNIT = "system.slice/spindown-worker.service"
 
@@ -64,6 +66,22 @@ def test_a_slot_has_a_group_with_its_bound(
     assert group.name == "slot-3"
     names = ("memory.max", "memory.oom.group")
     assert tuple((group / name).read_text().strip() for name in names) == told
+
+
+@pytest.mark.parametrize(("slots", "told"), [(1, "max"), (2, "4096"), (8, "1024")])
+def test_a_slot_leaves_processes_to_its_neighbours(tmp_path: Path, slots: int, told: str) -> None:
+    own = a_machine(tmp_path)
+    # The kernel's, where it counts processes.
+    bound = own / "slots" / "slot-0" / "pids.max"
+    bound.parent.mkdir(parents=True)
+    bound.write_text("max\n")
+
+    opened(tmp_path).of_slot(0, processes=share_of_processes(slots, cores=4))
+
+    assert bound.read_text() == f"{told}\n"
+    # All slots together have what run-code.sh gives to their user.
+    script = (SYSTEM / "run-code.sh").read_text(encoding="utf-8")
+    assert "processes=$((4096 + 1024 * $(nproc)))" in script
 
 
 @pytest.mark.parametrize("controllers", ["hugetlb", "cpu pids", "memory"])

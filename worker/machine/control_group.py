@@ -38,13 +38,17 @@ class ControlGroups:
     #: The directory of the group in which the slots' are.
     slots: Path
 
-    def of_slot(self, slot: int, memory_bytes: int | None = None) -> Path:
+    def of_slot(
+        self, slot: int, memory_bytes: int | None = None, processes: int | None = None
+    ) -> Path:
         """Make the group of a slot and return its directory (raises NoGroups).
 
         Args:
             slot: its number.
             memory_bytes: the most that it may use. What exceeds that is killed as a whole, and
                 nothing else. None: no bound of its own.
+            processes: the most that it may run, threads included, where the kernel counts them.
+                None: no bound of its own.
         """
         group = self.slots / f"slot-{slot}"
         try:
@@ -54,6 +58,9 @@ class ControlGroups:
             swap = group / "memory.swap.max"
             if swap.exists():
                 _write(swap, "max" if memory_bytes is None else 0)
+            tasks = group / "pids.max"
+            if tasks.exists():
+                _write(tasks, "max" if processes is None else processes)
         except OSError as exc:
             raise NoGroups(f"the control group {group} cannot be made: {exc.strerror}") from exc
         return group
@@ -101,6 +108,16 @@ def share_of_memory(proc: Path, slots: int) -> int:
     Worked: 16 GiB, of which 0.5 stay with the system, are 1.94 GiB for each of 8 slots.
     """
     return max(read_memory_total(proc) - KEPT_BYTES, 0) // slots
+
+
+#: What the code of all slots may run, and how much more for each core: ``run-code.sh``, by whose
+#: bound alone one slot could leave none to its neighbours.
+_PROCESSES, _PROCESSES_OF_CORE = 4096, 1024
+
+
+def share_of_processes(slots: int, cores: int) -> int | None:
+    """Return the processes and threads that each of so many slots may run; None: one has all."""
+    return None if slots == 1 else (_PROCESSES + _PROCESSES_OF_CORE * cores) // slots
 
 
 def _hand_down(group: Path, controllers: Iterable[str]) -> None:
