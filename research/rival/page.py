@@ -55,6 +55,10 @@ no setting that was searched is in time on the first part. In brackets: ours in 
 """
 
 _WHY = """
+*Who is told each job as it comes*, and how long it takes, pays 1.095 times bound L2 in the mean of S1 to
+S5 where ours pays 1.153 ([how loose the bound is](benchmarks.md#how-loose-the-bound-is)). No planner that waits for work to
+come has been found to pay less, so the figure beside ours is what could be had at most.
+
 The published systems are near ours at their best because their best is our rule: an alarm whose
 step is sized by the backlog, for machines that never stay idle, on the cheapest pool of all. Each
 is told the mean length of a job, and found its setting on the first part of the same trace. Where
@@ -65,6 +69,9 @@ if SQS hands out a young message first. [Compared by cost](benchmarks.md) has th
 gets below.
 
 """
+
+#: Ours over a schedule made as jobs come, each with its length (docs/benchmarks.md, one seed).
+_OVER_TOLD = 1.153 / 1.095
 
 
 def best_in_time(settings: Mapping[str, Mapping[str, float]]) -> str | None:
@@ -145,7 +152,13 @@ def _targets(cells: Cells) -> str:
         if best:
             mean = math.exp(math.fsum(math.fsum(x) / len(x) for x in best.values()) / len(best))
             told = f"cheapest published system in time, over ours, {boot}, mean of {len(best)}"
-            rows.append([f"{told} scenarios", "at least 1.25", f"{mean:.2f}"])
+            rows.append(
+                [
+                    f"{told} scenarios",
+                    "at least 1.25",
+                    f"{mean:.2f}; over who is told each job as it comes {mean * _OVER_TOLD:.2f}",
+                ]
+            )
     rows.append(["cheapest of them as people set it, over ours", "at least 1.8", _usual(cells)])
     cheaper = [
         f"{row}, {boot}: {name} {interval(factors)[0]:.3f}"
