@@ -126,10 +126,10 @@ def route_jobs(
     SQS asks for the right to tag where a queue is made with tags (Amazon SQS API Reference,
     "CreateQueue").
     """
-    made = ["sqs:CreateQueue", "sqs:SendMessage", *(["sqs:TagQueue"] if tagged else [])]
-    taken = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+    made = ["sqs:CreateQueue", *(["sqs:TagQueue"] if tagged else [])]
+    taken = ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
     return [
-        # Also from a shape that the policy no longer comes to.
+        # Also from a shape that the policy no longer comes to; and to where it was, if it stays.
         allow("TakeMessages", [f"sqs:{action}" for action in taken], [*queue_arns, *shapes_arns]),
         allow("RouteMessages", made, shapes_arns),
         allow("GiveUpMessages", ["sqs:GetQueueAttributes", "sqs:SendMessage"], dead_letters_arns),

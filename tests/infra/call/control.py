@@ -131,13 +131,10 @@ INTAKE_CALLS = [
     *(rows(action, "c#plain") for action in ("GetItem", "Query", "UpdateItem")),
     *(
         Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
-        for action in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+        for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")
         for name in ("plain", "plain--c0m8")
     ),
-    *(
-        Call(f"sqs:{action}", ours("sqs", "lab--plain--c0m8"))
-        for action in ("CreateQueue", "SendMessage")
-    ),
+    Call("sqs:CreateQueue", ours("sqs", "lab--plain--c0m8")),
     *(
         Call(f"sqs:{action}", ours("sqs", "lab--plain--dlq"))
         for action in ("GetQueueAttributes", "SendMessage")
@@ -159,6 +156,7 @@ INTAKE_MUST_NOT = [
         for name in ("rich", "rich--c0m8")
     ),
     Call("sqs:ReceiveMessage", ours("sqs", "lab--plain--dlq")),
+    Call("sqs:CreateQueue", ours("sqs", "lab--plain")),
     Call("sqs:DeleteQueue", ours("sqs", "lab--plain--c0m8")),
     *(rows(action, name) for action in ("Query", "UpdateItem") for name in ("w#plain", "c#rich")),
     *objects(["GetObject", "PutObject"], "workloads/rich/jobs/j/manifest.json"),
