@@ -15,7 +15,7 @@ from typing import Any
 from spindown.contract.codec import decode, encode, to_json
 from spindown.domain.dead_letter import Failure
 from spindown.domain.job_type import Sized
-from spindown.domain.value_range import Amount, Dollars, ItemCount, Tally
+from spindown.domain.value_range import Amount, Dollars, ItemCount, Sample, Tally
 from spindown.domain.wasted_work import NOTHING_WASTED, WastedWork
 from spindown.error import ContractError, NewerSchema
 
@@ -125,12 +125,12 @@ class Manifest:
     released: bool = False
     #: ``next_item`` when the present epoch began: too little since then makes it a loss.
     epoch_first: ItemCount = 0
-    busy_seconds: Amount = 0.0
+    busy_seconds: Sample = 0.0
     #: ``busy_seconds`` when the present epoch began.
-    busy_first: Amount = 0.0
+    busy_first: Sample = 0.0
     #: What computed, as ``contract.row.processor_kind`` names it -> slot seconds spent on items
     #: that have no result yet, and that the state keeps.
-    begun_seconds: Mapping[str, Amount] = field(default_factory=dict)
+    begun_seconds: Mapping[str, Sample] = field(default_factory=dict)
     cost_usd: Dollars = 0.0
     #: What interruptions have cost since the last item, and since the last item or new state.
     wasted_work: WastedWork = NOTHING_WASTED

@@ -101,6 +101,9 @@ def test_a_run_spec_comes_back_and_equal_ones_have_equal_bytes() -> None:
         {"losses": -1},
         {"busy_seconds": -1.0},
         {"busy_seconds": 1e300},
+        # More than a timedelta holds.
+        {"busy_seconds": 1e15},
+        {"begun_seconds": {"T4#1": 1e15}},
         {"cost_usd": -1e12},
         {"begun_seconds": {"T4#1": -1.0}},
         {"parts": (replace(WHOLE.parts[0], first=2),)},
