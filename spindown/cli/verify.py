@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -22,7 +23,6 @@ from spindown.control.policy import current_policy
 from spindown.domain.verification import (
     FAULT_USD,
     CheckResult,
-    Interruption,
     VerifyRun,
     has_passed,
     judge_run,
@@ -33,6 +33,7 @@ from spindown.operate.verify import (
     EarlyEnd,
     Stage,
     Verification,
+    VerifyEstimate,
     VerifyLook,
     VerifyPlan,
     VerifyPorts,
@@ -104,8 +105,11 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     )
     ports = _ports(session, workload)
     check_ready(workload, ports)
-    _ask(workload, plan, ports, yes=yes)
-    verification = Verification(workload=workload, plan=plan, ports=ports)
+    foreseen = ask_again(partial(estimate, workload, plan, ports), _pause, every=plan.every)
+    _ask(plan, foreseen, yes=yes)
+    verification = Verification(
+        workload=workload, plan=plan, ports=ports, template=foreseen.template
+    )
     try:
         verification.begin()
         print_aside(f"sent {verification.job_id}; Ctrl-C ends all of it")
@@ -136,15 +140,14 @@ def _ports(session: Session, workload: str) -> VerifyPorts:
     )
 
 
-def _ask(workload: str, plan: VerifyPlan, ports: VerifyPorts, *, yes: bool) -> None:
+def _ask(plan: VerifyPlan, foreseen: VerifyEstimate, *, yes: bool) -> None:
     """Say what it will cost, refuse more than is allowed, and ask."""
-    foreseen = estimate(workload, plan, ports)
     if foreseen.dollars > plan.max_usd:
         remedy = f"allow ${foreseen.dollars:.2f}, or verify with cheaper machines"
         raise BadInput("--max-dollars", plan.max_usd, remedy)
     how = (
         f"AWS Fault Injection Service (${FAULT_USD:.2f} of it)"
-        if foreseen.interruption is Interruption.FAULT_INJECTION
+        if foreseen.template
         else "hand (TerminateInstances): no experiment template is deployed, or may be seen"
     )
     print_aside(

@@ -28,7 +28,14 @@ from spindown.domain.verification import (
     VerifiedMachine,
     VerifyRun,
 )
-from spindown.error import BadInput, NotFound, SpindownError, Throttled, Unreachable
+from spindown.error import (
+    AccessDenied,
+    BadInput,
+    NotFound,
+    SpindownError,
+    Throttled,
+    Unreachable,
+)
 from spindown.job.cancel import cancel
 from spindown.job.result import read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
@@ -97,8 +104,9 @@ class VerifyEstimate:
     offer: str
     price_per_hour: float
     dollars: float
-    #: How its machine will be interrupted; ``dollars`` hold what that costs.
-    interruption: Interruption
+    #: Of the experiment that will interrupt its machine, whose cost ``dollars`` hold; "": none
+    #: will, and the machine is ended by hand.
+    template: str
 
 
 class Stage(StrEnum):
@@ -177,7 +185,7 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
 
     Raises:
         BadInput: no offer fits, or no worker is allowed.
-        SpindownError: prices or the ledger cannot be read.
+        SpindownError: prices, the ledger or experiments cannot be read.
     """
     _, policy = current_policy(workload, ports.control)
     if policy.max_workers == 0:
@@ -193,26 +201,20 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     hours = (2 * each + work + NOTICE) / timedelta(hours=1)
     # FIS takes spot instances alone.
     is_spot = best.offer.capacity_type is CapacityType.SPOT
-    is_injected = is_spot and bool(find_template(workload, ports))
+    template = _find_template(workload, ports) if is_spot else ""
     return VerifyEstimate(
         offer=str(best.offer),
         price_per_hour=best.offer.price,
-        dollars=best.offer.price * hours + (FAULT_USD if is_injected else 0.0),
-        interruption=Interruption.FAULT_INJECTION if is_injected else Interruption.BY_HAND,
+        dollars=best.offer.price * hours + (FAULT_USD if template else 0.0),
+        template=template,
     )
 
 
-def find_template(workload: str, ports: VerifyPorts) -> str:
-    """Return the template of the experiment of the workload; "": none, or we may not see it.
-
-    Raises:
-        Throttled: ask again.
-    """
+def _find_template(workload: str, ports: VerifyPorts) -> str:
+    """Return the template of the experiment of the workload; "": none, or we may not see it."""
     try:
         return ports.faults.find(_tags_of(workload, ports))
-    except Throttled:
-        raise
-    except SpindownError:
+    except AccessDenied:
         return ""
 
 
@@ -246,6 +248,8 @@ class Verification:
     workload: str
     plan: VerifyPlan
     ports: VerifyPorts
+    #: Of the experiment that was announced, by ``estimate``; "": the machine is ended by hand.
+    template: str = ""
     job_id: str = ""
     early_end: EarlyEnd = EarlyEnd.NONE
 
@@ -428,13 +432,15 @@ class Verification:
             self._interrupted_at = now
 
     def _start_experiment(self) -> str:
-        """Return the experiment that interrupts the machine; "": none may be started."""
-        template = find_template(self.workload, self.ports)
+        """Return the experiment that interrupts the machine; "": none was announced, or refused.
+
+        Without an answer it may have begun: the next look asks with the same token.
+        """
         try:
-            return template and self.ports.faults.start(
-                template, token=self.job_id, tags=self._tags()
+            return self.template and self.ports.faults.start(
+                self.template, token=self.job_id, tags=self._tags()
             )
-        except Throttled:
+        except (Throttled, Unreachable):
             raise
         except SpindownError:
             return ""
@@ -550,7 +556,7 @@ class Verification:
         return count
 
     def _alarms(self) -> Mapping[str, str] | None:
-        with suppress(SpindownError):
+        with suppress(AccessDenied):
             return self.ports.alarms.states(f"{self.ports.control.name}{SEPARATOR}")
         return None
 

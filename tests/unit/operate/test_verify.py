@@ -8,7 +8,7 @@ import pytest
 from spindown.contract.row import lease_sort_key
 from spindown.domain.policy import Policy
 from spindown.domain.verification import FAULT_USD, Interruption
-from spindown.error import AccessDenied, NotFound, Throttled
+from spindown.error import AccessDenied, NotFound, SpindownError, Throttled, Unreachable
 from spindown.operate.drain import read_remainder
 from spindown.operate.verify import (
     RunEnding,
@@ -55,18 +55,30 @@ class NoFaults:
 class DeafFaults(NoFaults):
     """An experiment that interrupts nothing, and may say so."""
 
-    def __init__(self, *, has_failed: bool) -> None:
+    def __init__(self, *, has_failed: bool = False) -> None:
         self.has_failed = has_failed
         self.started: list[str] = []
+        #: What the next calls raise, one each.
+        self.errors: list[SpindownError] = []
 
     def find(self, tags: Mapping[str, str]) -> str:
         del tags
+        self._fail()
         return "template"
 
     def start(self, template_id: str, *, token: str, tags: Mapping[str, str]) -> str:
         del template_id, tags
+        self._fail()
         self.started.append(token)
         return "experiment"
+
+    def states(self, prefix: str) -> Mapping[str, str]:
+        self._fail()
+        return super().states(prefix)
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
 
     def read(self, experiment_id: str) -> Experiment:
         return Experiment(state=experiment_id, has_failed=self.has_failed)
@@ -82,10 +94,21 @@ def begun(world: ControlWorld, faults: NoFaults | None = None) -> Verification:
         alarms=faults,
         wake=lambda: None,
     )
-    run = Verification(workload=WORKLOAD, plan=PLAN, ports=ports)
+    template = estimate(WORKLOAD, PLAN, ports).template
+    run = Verification(workload=WORKLOAD, plan=PLAN, ports=ports, template=template)
     run.begin()
     world.tick()
     run.look()
+    return run
+
+
+def working(world: ControlWorld, faults: DeafFaults) -> Verification:
+    """Begin a run whose machine has done an item, which the next look interrupts."""
+    run = begun(world, faults)
+    (worker,) = world.workers()
+    world.check_in(worker.instance_id)
+    world.claim(worker.instance_id, job_id=run.job_id)
+    world.put(lease_sort_key(worker.instance_id, 0), items_done=1)
     return run
 
 
@@ -195,11 +218,7 @@ def test_a_throttled_interruption_is_made_by_the_next_look() -> None:
 @pytest.mark.parametrize(("has_failed", "after"), [(True, 5), (False, 181)])
 def test_a_machine_no_experiment_takes_is_ended_by_hand(*, has_failed: bool, after: int) -> None:
     world, faults = ControlWorld(), DeafFaults(has_failed=has_failed)
-    run = begun(world, faults)
-    (worker,) = world.workers()
-    world.check_in(worker.instance_id)
-    world.claim(worker.instance_id, job_id=run.job_id)
-    world.put(lease_sort_key(worker.instance_id, 0), items_done=1)
+    run = working(world, faults)
 
     run.look()
     before = running(world), run.result().interruption
@@ -212,16 +231,67 @@ def test_a_machine_no_experiment_takes_is_ended_by_hand(*, has_failed: bool, aft
     assert run.result().fault_usd == FAULT_USD
 
 
-@pytest.mark.parametrize("faults", [NoFaults(), DeafFaults(has_failed=False)])
+@pytest.mark.parametrize("faults", [NoFaults(), DeafFaults()])
 def test_the_estimate_holds_what_an_experiment_costs(faults: NoFaults) -> None:
     run = begun(ControlWorld(), faults)
 
     foreseen = estimate(WORKLOAD, PLAN, run.ports)
 
     machines = 2 * Policy().boot_estimate.total_seconds() / 3600 * foreseen.price_per_hour
-    is_injected = foreseen.interruption is Interruption.FAULT_INJECTION
+    is_injected = bool(foreseen.template)
     assert is_injected is isinstance(faults, DeafFaults)
     assert machines < foreseen.dollars - FAULT_USD * is_injected < 20 * machines
+
+
+@pytest.mark.parametrize(
+    "error", [SLOW_DOWN, Unreachable("HTTP 503"), SpindownError("a code that nobody knows")]
+)
+def test_only_a_refusal_means_that_no_experiment_is(error: SpindownError) -> None:
+    faults = DeafFaults()
+    run = begun(ControlWorld(), faults)
+    faults.errors = [error]
+
+    with pytest.raises(type(error)):
+        estimate(WORKLOAD, PLAN, run.ports)
+    faults.errors = [DENIED]
+
+    assert estimate(WORKLOAD, PLAN, run.ports).template == ""
+    assert estimate(WORKLOAD, PLAN, run.ports).template == "template"
+
+
+def test_a_run_announced_as_by_hand_starts_no_experiment() -> None:
+    world, faults = ControlWorld(), DeafFaults()
+    faults.errors = [DENIED]
+    run = working(world, faults)
+
+    run.look()
+
+    assert run.result().interruption is Interruption.BY_HAND
+    assert (faults.started, run.result().fault_usd) == ([], 0.0)
+
+
+def test_an_experiment_without_an_answer_is_asked_again() -> None:
+    world, faults = ControlWorld(), DeafFaults()
+    run = working(world, faults)
+    faults.errors = [Unreachable("HTTP 503")]
+
+    with pytest.raises(Unreachable):
+        run.look()
+    run.look()
+
+    assert run.result().interruption is Interruption.FAULT_INJECTION
+    assert (faults.started, running(world)) == ([run.job_id], 1)
+
+
+def test_alarms_that_do_not_answer_are_asked_again() -> None:
+    faults = DeafFaults()
+    run = begun(ControlWorld(), faults)
+    faults.errors = [SLOW_DOWN, DENIED]
+
+    with pytest.raises(Throttled):
+        run.result()
+
+    assert [run.result().alarms, run.result().alarms] == [None, {}]
 
 
 def test_what_never_began_is_over() -> None:
