@@ -1159,6 +1159,9 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"prices are those of [pricing]: {say_count(about['discounts'], 'discount')}; "
         f"{about['left']} of {say_count(about['paid'], 'machine')} already paid for can be launched"
     ),
+    ReasonCode.PAID_UNMATCHED: (
+        "no offer of {workload} is {machines}: correct [[pricing.paid]], or widen the requirements"
+    ),
     ReasonCode.NEAREST_OFFER: _nearest,
     ReasonCode.WRITES_LOST: lambda about: (
         f"{say_count(about['writes'], 'write')} lost a race; the next tick looks again"

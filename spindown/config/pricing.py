@@ -1,6 +1,8 @@
 """``[pricing]``: what is paid other than EC2's prices."""
 
-from pydantic import Field, model_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
 
 from spindown.config.form import (
     AtLeastOne,
@@ -15,11 +17,23 @@ from spindown.config.form import (
 from spindown.domain.offer import CapacityType
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 
+#: Taxes and a reseller's margin may add to EC2's price, but do not double it.
+_MULTIPLIER_AT_MOST = 2
+
+
+def _be_a_share(value: float) -> float:
+    """Refuse what is most likely meant as a percentage."""
+    if value > _MULTIPLIER_AT_MOST:
+        raise ValueError(
+            f"write what you pay of a dollar, {_MULTIPLIER_AT_MOST} at most: 0.8 where 20 % is off"
+        )
+    return value
+
 
 class DiscountConfig(TomlTable):
     """A ``[[pricing.discount]]`` entry."""
 
-    multiplier: Positive
+    multiplier: Annotated[Positive, AfterValidator(_be_a_share)]
     families: frozenset[FamilyName] = frozenset()
     regions: frozenset[Region] = frozenset()
     capacity_types: frozenset[CapacityType] = frozenset()
@@ -37,6 +51,10 @@ class PaidConfig(TomlTable):
     #: Whose machines they are; None: those of the only workload.
     workload: Name | None = None
 
+    def place(self, home: str) -> str:
+        """Return the region of the machines."""
+        return self.region or (self.zone[:-1] if self.zone else home)
+
 
 class PricingConfig(TomlTable):
     """``[pricing]``."""
@@ -46,10 +64,10 @@ class PricingConfig(TomlTable):
 
     @model_validator(mode="after")
     def _stay_in_a_region(self) -> "PricingConfig":
-        for one in self.paid:
+        for number, one in enumerate(self.paid):
             region = one.region
             if one.zone is not None and region is not None and one.zone[:-1] != region:
-                raise remedy("paid.zone", f"name a zone of {region}, or leave it out")
+                raise remedy(f"paid.{number}.zone", f"name a zone of {region}, or leave it out")
         return self
 
     def of(self, workload: str, home: str, *, has_addresses: bool = True) -> Pricing | None:
@@ -60,7 +78,7 @@ class PricingConfig(TomlTable):
                 PaidMachines(
                     instance_type=one.instance_type,
                     count=one.count,
-                    region=one.region or (one.zone[:-1] if one.zone else home),
+                    region=one.place(home),
                     zone=one.zone or "",
                 )
                 for one in self.paid

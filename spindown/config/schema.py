@@ -442,12 +442,34 @@ class Config(TomlTable):
     @model_validator(mode="after")
     def _say_whose_machines_are_paid(self) -> "Config":
         """Refuse machines that two workloads would count as theirs, or none."""
-        for one in self.pricing.paid:
+        for number, one in enumerate(self.pricing.paid):
+            key = f"pricing.paid.{number}.workload"
             if one.workload is None and len(self.workload) > 1:
-                raise remedy("pricing.paid.workload", "say whose machines they are")
+                raise remedy(key, "say whose machines they are")
             if one.workload is not None and one.workload not in self.workload:
                 known = ", ".join(sorted(self.workload))
-                raise remedy("pricing.paid.workload", f"name one of {known}")
+                raise remedy(key, f"name one of {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _price_what_may_run(self) -> "Config":
+        """Refuse prices of regions and zones where no worker may run."""
+        deployment = self.deployment
+        for number, discount in enumerate(self.pricing.discount):
+            if unknown := discount.regions - deployment.regions.keys():
+                advice = f"take {min(unknown)} out, or add [deployment.outpost.{min(unknown)}]"
+                raise remedy(f"pricing.discount.{number}.regions", advice)
+        for number, paid in enumerate(self.pricing.paid):
+            region = paid.place(deployment.region)
+            place = deployment.regions.get(region)
+            if place is None:
+                key = "region" if paid.region else "zone"
+                advice = f"take it out, or add [deployment.outpost.{region}]"
+                raise remedy(f"pricing.paid.{number}.{key}", advice)
+            # A file that nothing can be deployed from yet may name no zones.
+            if paid.zone and place.zones and paid.zone not in place.zones:
+                advice = f"name one of {', '.join(place.zones)}, or add {paid.zone} to zones"
+                raise remedy(f"pricing.paid.{number}.zone", advice)
         return self
 
     @model_validator(mode="after")

@@ -85,7 +85,10 @@ def _is_branch(step: str) -> bool:
 
 def _dig(document: object, where: list[str]) -> object:
     for step in where:
-        document = document.get(step) if isinstance(document, Mapping) else None
+        if isinstance(document, list) and step.isdigit():
+            document = document[int(step)]
+        else:
+            document = document.get(step) if isinstance(document, Mapping) else None
     return document
 
 

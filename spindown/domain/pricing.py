@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spindown.domain.fleet import Worker
-from spindown.domain.offer import CapacityType, Offer, extra_price_per_hour
+from spindown.domain.offer import CapacityType, Offer, Requirements, extra_price_per_hour
 from spindown.domain.policy import Policy, Rung
+from spindown.domain.requirement import misfit
 
 #: USD per hour that running an instance adds whose hours are paid for. Not 0: that would say that
 #: no price is known.
@@ -58,6 +59,10 @@ class PaidMachines:
         return (instance_type, region) == (self.instance_type, self.region) and (
             not self.zone or zone == self.zone
         )
+
+    def __str__(self) -> str:
+        """Name type and place."""
+        return f"{self.instance_type} in {self.zone or self.region}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,23 @@ def _adjusted(offer: Offer, pricing: Pricing, left: Sequence[tuple[PaidMachines,
         return found
     count = sum(count for one, count in left if one.holds(name, region, offer.zone))
     return replace(found, instance_price=PAID_PRICE, paid_left=count) if count else found
+
+
+def unmatched_paid(
+    pricing: Pricing, offers: Iterable[Offer], requirements: Requirements
+) -> tuple[PaidMachines, ...]:
+    """Return what is paid for that no offer is: a type misspelt, not sold there, or unsuitable."""
+    fitting = [
+        offer
+        for offer in offers
+        if offer.capacity_type is CapacityType.ON_DEMAND
+        and misfit(offer.instance_type, requirements) is None
+    ]
+    return tuple(
+        one
+        for one in pricing.paid
+        if not any(one.holds(x.instance_type.name, x.region, x.zone) for x in fitting)
+    )
 
 
 def open_to_paid(policy: Policy, pricing: Pricing | None, root_gib: float) -> Policy:

@@ -391,6 +391,8 @@ class ReasonCode(StrEnum):
     SPOT_PRICES_UNKNOWN = "spot-prices-unknown"
     #: Prices by ``[pricing]``: ``discounts``, ``paid`` machines and how many of them are ``left``.
     PRICING_APPLIED = "pricing-applied"
+    #: No offer of ``workload`` is one of ``machines``, which ``[[pricing.paid]]`` names.
+    PAID_UNMATCHED = "paid-unmatched"
     #: No offer fits; the nearest is ``offer``. ``ruled_out_by`` is why not, and the rest its
     #: parameters.
     NEAREST_OFFER = "nearest-offer"

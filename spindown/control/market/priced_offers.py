@@ -27,7 +27,7 @@ from spindown.domain.offer import (
     volume_price_per_hour,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import adjust
+from spindown.domain.pricing import Pricing, adjust, unmatched_paid
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError, Unreachable
@@ -174,17 +174,13 @@ def price_offers(
         volume_gib=settings.run.root_volume_gib,
         home_region=home_region,
     )
-    notes = []
+    offers = tuple(
+        x for x in offers if x.instance_type.architecture in settings.regions[x.region].templates
+    )
+    notes: tuple[Reason, ...] = ()
     if settings.pricing is not None:
-        paid = settings.pricing.left(workers := tuple(workers))
+        notes = _say_pricing(settings, settings.pricing, offers, workers := tuple(workers))
         offers = tuple(adjust(offers, settings.pricing, workers))
-    if settings.pricing is not None and (settings.pricing.discounts or settings.pricing.paid):
-        about = {
-            "discounts": len(settings.pricing.discounts),
-            "paid": sum(one.count for one, _ in paid),
-            "left": sum(left for _, left in paid),
-        }
-        notes.append(Reason(ReasonCode.PRICING_APPLIED, about))
     closed = frozenset[str]() if is_late else frozenset(prices.unknown)
     code = ReasonCode.SPOT_PRICES_ESTIMATED if is_late else ReasonCode.SPOT_PRICES_UNKNOWN
     failure = NO_REASON
@@ -195,8 +191,7 @@ def price_offers(
         offers=tuple(
             offer
             for offer in offers
-            if offer.instance_type.architecture in settings.regions[offer.region].templates
-            and not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
+            if not (offer.capacity_type is CapacityType.SPOT and offer.region in closed)
         ),
         notes=(
             *notes,
@@ -205,6 +200,28 @@ def price_offers(
         ),
         failure=failure,
     )
+
+
+def _say_pricing(
+    settings: WorkloadSettings,
+    pricing: Pricing,
+    offers: Iterable[Offer],
+    workers: Iterable[Worker],
+) -> tuple[Reason, ...]:
+    """Say that prices are others than EC2's, and what is paid for that no offer is."""
+    if not pricing.discounts and not pricing.paid:
+        return ()
+    unmatched = unmatched_paid(pricing, offers, settings.requirements)
+    about = {
+        "discounts": len(pricing.discounts),
+        "paid": sum(one.count for one in pricing.paid),
+        "left": sum(left for one, left in pricing.left(workers) if one not in unmatched),
+    }
+    applied = Reason(ReasonCode.PRICING_APPLIED, about)
+    if not unmatched:
+        return (applied,)
+    missed = {"workload": settings.name, "machines": " or ".join(map(str, unmatched))}
+    return applied, Reason(ReasonCode.PAID_UNMATCHED, missed)
 
 
 def current_offers(

@@ -36,7 +36,7 @@ from spindown.domain.offer import (
     Quota,
     build_offers,
 )
-from spindown.domain.pricing import adjust, open_to_paid
+from spindown.domain.pricing import adjust, open_to_paid, unmatched_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
 from spindown.domain.schedule import Demand
@@ -383,6 +383,7 @@ def check_market(
     for choice in choices:
         yield from _check_policy(choice.case)
         yield from _check_names(choice.case, facts)
+        yield from _check_paid(choice.case, subject.region, facts)
         yield _check_offers(choice, facts)
         yield from _check_types(choice.case, subject.region, facts)
     yield from _check_quotas(choices, facts)
@@ -475,6 +476,24 @@ def _check_names(case: DoctorCase, facts: Facts) -> Iterator[Finding]:
             remedy=f"{where} write {', '.join(meant)}" if meant else f"leave it out {where}",
             severity=Severity.WARNING,
         )
+
+
+def _check_paid(case: DoctorCase, home: str, facts: Facts) -> Iterator[Finding]:
+    """Check that what ``[[pricing.paid]]`` names is an offer of the workload."""
+    is_unread = any(isinstance(facts.regions[x].catalogue, Unknown) for x in case.places)
+    if case.pricing is None or not case.pricing.paid or is_unread:
+        return
+    offers = [x for region in case.places for x in _offers(case, region, home, facts)]
+    unmatched = unmatched_paid(case.pricing, offers, case.requirements)
+    yield Finding(
+        what=f"paid machines of {case.name}",
+        found=f"no offer is {' or '.join(map(str, unmatched))}" if unmatched else "all on sale",
+        needed="an offer that each of [[pricing.paid]] pays for",
+        remedy="correct instance_type or zone in [[pricing.paid]], or widen the requirements"
+        if unmatched
+        else "",
+        severity=_verdict(is_short=bool(unmatched)),
+    )
 
 
 def _check_offers(choice: OfferChoice, facts: Facts) -> Finding:

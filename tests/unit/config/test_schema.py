@@ -93,8 +93,11 @@ def test_without_pricing_the_prices_of_ec2_are_paid() -> None:
 @pytest.mark.parametrize(
     ("paid", "said"),
     [
-        ({"workload": "other"}, "pricing.paid.workload"),
-        ({"zone": "eu-west-1a", "region": "us-west-2"}, "paid.zone"),
+        ({"workload": "other"}, r"pricing\.paid\.0\.workload is 'other': name one of ocr"),
+        ({"zone": "eu-west-1a", "region": "us-west-2"}, r"paid\.0\.zone is 'eu-west-1a'"),
+        ({"zone": "us-east-1f"}, r"paid\.0\.zone is 'us-east-1f': name one of us-east-1a"),
+        ({"zone": "eu-west-1a"}, r"paid\.0\.zone .* add \[deployment\.outpost\.eu-west-1\]"),
+        ({"region": "eu-west-1"}, r"paid\.0\.region .* add \[deployment\.outpost\.eu-west-1\]"),
         ({"count": 0}, "count"),
     ],
 )
@@ -105,11 +108,38 @@ def test_paid_machines_that_nobody_could_have_are_refused(paid: dict[str, Any], 
         config.parse({**SMALLEST, "pricing": own})
 
 
+def test_prices_of_an_outpost_and_its_zones_are_taken() -> None:
+    document = with_value("deployment.outpost.eu-west-1", {"zones": ["eu-west-1b"]})
+    paid = {**PRICING["paid"][0], "zone": "eu-west-1b"}
+    discount = {"multiplier": 1.19, "regions": ["eu-west-1"]}
+
+    loaded = config.parse({**document, "pricing": {"paid": [paid], "discount": [discount]}})
+
+    own = loaded.pricing.of("ocr", "us-east-1")
+    assert own is not None
+    assert own.factor("g5.xlarge", "eu-west-1", CapacityType.SPOT) == 1.19
+    assert [one.region for one in own.paid] == ["eu-west-1"]
+
+
+@pytest.mark.parametrize(
+    ("discount", "said"),
+    [
+        ({"multiplier": 80.0}, r"multiplier is 80\.0: write what you pay of a dollar, 2 at most"),
+        ({"regions": ["eu-west-1", "us-east-1"]}, "regions .* take eu-west-1 out"),
+    ],
+)
+def test_discounts_that_nobody_could_have_are_refused(discount: dict[str, Any], said: str) -> None:
+    own = {"discount": [{"multiplier": 0.8, **discount}]}
+
+    with pytest.raises(ConfigError, match=said):
+        config.parse({**SMALLEST, "pricing": own})
+
+
 def test_two_workloads_do_not_count_the_same_machines() -> None:
     document = {**SMALLEST, "pricing": PRICING}
     document["workload"] = {"ocr": SMALLEST["workload"]["ocr"], "b": SMALLEST["workload"]["ocr"]}
 
-    with pytest.raises(ConfigError, match=r"pricing\.paid\.workload"):
+    with pytest.raises(ConfigError, match=r"pricing\.paid\.0\.workload is not set"):
         config.parse(document)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.offer import CapacityType, Offer
+from spindown.domain.offer import CapacityType, Offer, Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import (
     PAID_PRICE,
@@ -14,6 +14,7 @@ from spindown.domain.pricing import (
     Pricing,
     adjust,
     open_to_paid,
+    unmatched_paid,
 )
 from spindown.domain.spot_or_on_demand import price_ceilings
 from tests.builders import a_type, a_worker
@@ -58,6 +59,28 @@ def test_a_discount_holds_for_what_it_names(
 
 
 PAID = PaidMachines(instance_type="g4dn.xlarge", count=2, region="us-west-2")
+
+
+@pytest.mark.parametrize(
+    ("paid", "requirements", "is_matched"),
+    [
+        (PAID, Requirements(), True),
+        (replace(PAID, zone="us-west-2a"), Requirements(), True),
+        (replace(PAID, zone="us-west-2f"), Requirements(), False),
+        (replace(PAID, region="us-east-1"), Requirements(), False),
+        (replace(PAID, instance_type="g4dn.xlrge"), Requirements(), False),
+        (PAID, Requirements(vcpus_min=64), False),
+    ],
+)
+def test_what_is_paid_for_is_matched_by_an_offer(
+    paid: PaidMachines, requirements: Requirements, is_matched: bool
+) -> None:
+    pricing = Pricing(paid=(paid,))
+
+    unmatched = unmatched_paid(pricing, [an_offer(SPOT), an_offer(ON_DEMAND)], requirements)
+
+    assert unmatched == (() if is_matched else (paid,))
+    assert unmatched_paid(pricing, [an_offer(SPOT)], requirements) == (paid,)
 
 
 def running(zone: str = "us-west-2a", price: float = PAID_PRICE) -> dict[str, object]:

@@ -130,6 +130,26 @@ def test_an_offer_has_the_price_that_the_account_pays() -> None:
     assert 0.01 < extra < 0.03
 
 
+@pytest.mark.parametrize(
+    ("named", "found", "severity"),
+    [
+        ({}, "all on sale", Severity.GOOD),
+        ({"zone": ZONES[1]}, "all on sale", Severity.GOOD),
+        ({"instance_type": "g4dn.xlrge"}, f"no offer is g4dn.xlrge in {REGION}", Severity.WARNING),
+    ],
+)
+def test_what_is_paid_for_must_be_an_offer(
+    named: dict[str, str], found: str, severity: Severity
+) -> None:
+    paid = {"instance_type": "g4dn.xlarge", "count": 1, **named}
+    world = Examined(config=a_config() | {"pricing": {"paid": [paid]}}, is_deployed=False)
+
+    finding = world.finding("paid machines of classify")
+
+    assert (finding.found, finding.severity) == (found, severity)
+    assert bool(finding.remedy) is (severity is Severity.WARNING)
+
+
 def _price(found: str) -> float:
     return float(found.rpartition(" at ")[2].split()[0])
 

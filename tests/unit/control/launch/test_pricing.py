@@ -8,6 +8,7 @@ from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
+from spindown.operate.plan import plan_next_tick
 from tests.builders import minutes
 from tests.control import (
     REGION,
@@ -41,6 +42,20 @@ def test_what_is_paid_for_comes_first_and_no_more_of_it() -> None:
     (paid,) = [w for w in world.workers() if w.capacity_type is CapacityType.ON_DEMAND]
     assert paid.price_per_hour == pytest.approx(paid.extra_price, abs=1e-5)
     assert ReasonCode.PRICING_APPLIED in codes(decision)
+
+
+def test_what_no_offer_is_cannot_be_launched() -> None:
+    none = replace(PAID, instance_type="g6.xlrge", zone=ZONES[0])
+    world = paying(ControlWorld(), Pricing(paid=(none, PAID)))
+
+    made = plan_next_tick(WORKLOAD, world.ports)
+
+    notes = {note.code: note.about for note in made.notes}
+    assert notes[ReasonCode.PRICING_APPLIED] == {"discounts": 0, "paid": 2, "left": 1}
+    assert notes[ReasonCode.PAID_UNMATCHED] == {
+        "workload": WORKLOAD,
+        "machines": f"g6.xlrge in {ZONES[0]}",
+    }
 
 
 @pytest.mark.parametrize(("band", "first_zone"), [(0.0, None), (0.0, 2), (0.6, None)])
