@@ -80,6 +80,7 @@ _VERIFY = """
 # Of Spindown's own code: `spindown verify` proves a deployment by it, for some cents.
 # [workload.verify]
 # run = {{ verify = true }}
+# requirements = {{ gpu_count_min = 1 }}    # 0 if `main` needs no GPU
 # policy = {{ max_workers = 2, idle_timeout = "1m" }}
 """
 DRAFT = _HEAD + _DEPLOYMENT + _MAIN + _VERIFY
@@ -254,15 +255,18 @@ def _document(text: str, config: Path) -> Mapping[str, Any]:
 def _draft(config: Path, region: str | None, *, has_main: bool) -> str:
     """Return the text of a new file; the deployment is named after its directory.
 
-    Without the workload ``main`` the caller must add others.
+    Without a region it takes the one that AWS is configured with here. Without the workload
+    ``main`` the caller must add others.
 
     Raises:
-        ConfigError: there is no such region.
+        BadInput: there is no such region, or the AWS configuration cannot be read.
     """
     directory = config.resolve().parent.name.lower()
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
-    place = region or _DEFAULT_REGION
+    from spindown.cli.session import configured_region  # noqa: PLC0415 - slow
+
+    place = region or configured_region() or _DEFAULT_REGION
     # What follows is checked with the workload, also where that is another.
     try:
         document = tomllib.loads(_fill(DRAFT, quoted, place))

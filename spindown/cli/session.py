@@ -4,8 +4,8 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,8 @@ from spindown.port import (
 # boto3, and with it our ports on AWS, is loaded once AWS is to be asked: it takes a fifth of a
 # second. What runs the local system is loaded where one is meant.
 if TYPE_CHECKING:
+    import boto3
+
     from spindown.aws.wiring import Aws
 
 
@@ -284,25 +286,45 @@ def reach(region: str | None) -> "Aws":
     Raises:
         BadInput: no region, no credentials, or an AWS configuration that cannot be read.
     """
-    import boto3  # noqa: PLC0415 - slow
-    import botocore.exceptions  # noqa: PLC0415 - likewise
+    from spindown.aws.wiring import Aws  # noqa: PLC0415 - slow
 
-    from spindown.aws.wiring import Aws  # noqa: PLC0415 - likewise
-
-    # The aws command line reads AWS_REGION too; boto3 reads only AWS_DEFAULT_REGION.
-    region = region or os.environ.get("AWS_REGION") or None
-    try:
-        session = boto3.Session(region_name=region)
+    with _configuration_read():
+        session = _configure(region)
         has_credentials = session.get_credentials() is not None
-    except botocore.exceptions.BotoCoreError as exc:
-        profile = os.environ.get("AWS_PROFILE", "default")
-        remedy = f"fix it, or name another (AWS_PROFILE): {exc}"
-        raise BadInput("AWS profile", profile, remedy) from exc
     if session.region_name is None:
         raise BadInput("region", None, "set AWS_REGION, or name it in spindown.toml")
     if not has_credentials:
         raise NoCredentials("credentials", None, "log in to AWS, or use --local")
     return Aws(session)
+
+
+def configured_region() -> str | None:
+    """Return the region by the standard configuration of this process; None: it names none.
+
+    Raises:
+        BadInput: an AWS configuration that cannot be read.
+    """
+    with _configuration_read():
+        return _configure(None).region_name
+
+
+def _configure(region: str | None) -> "boto3.Session":
+    import boto3  # noqa: PLC0415 - slow
+
+    # The aws command line reads AWS_REGION too; boto3 reads only AWS_DEFAULT_REGION.
+    return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+
+
+@contextmanager
+def _configuration_read() -> Iterator[None]:
+    import botocore.exceptions  # noqa: PLC0415 - slow
+
+    try:
+        yield
+    except botocore.exceptions.BotoCoreError as exc:
+        profile = os.environ.get("AWS_PROFILE", "default")
+        remedy = f"fix it, or name another (AWS_PROFILE): {exc}"
+        raise BadInput("AWS profile", profile, remedy) from exc
 
 
 def reach_local_system(deployment: str) -> Session:

@@ -49,6 +49,51 @@ def test_what_it_writes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {"/.spindown/", "/cdk.out/"} <= set(ignored)
 
 
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_it_takes_the_region_that_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "eu-west-3")
+
+    init(config=(path := tmp_path / "spindown.toml"))
+
+    deployment = config.load(path).deployment
+    assert (deployment.region, deployment.zones) == ("eu-west-3", ("eu-west-3a", "eu-west-3b"))
+
+
+def test_it_takes_the_region_of_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aws").write_text("[profile work]\nregion = eu-north-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
+    monkeypatch.setenv("AWS_PROFILE", "work")
+
+    init(config=(path := tmp_path / "spindown.toml"))
+
+    assert config.load(path).deployment.region == "eu-north-1"
+
+
+def test_its_workload_to_verify_can_do_without_gpu(tmp_path: Path) -> None:
+    init(config=(path := tmp_path / "spindown.toml"))
+    head, _, rest = path.read_text(encoding="utf-8").partition("# [workload.verify]\n")
+    example = "\n".join(line.removeprefix("# ") for line in rest.splitlines())
+    without = example.replace("gpu_count_min = 1", "gpu_count_min = 0")
+    path.write_text(f"{head}[workload.verify]\n{without}")
+
+    verify = config.load(path).workload["verify"]
+
+    assert verify.run.verify
+    assert verify.requirements.gpu_count_min == 0
+
+
+@pytest.fixture(autouse=True)
+def no_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no configuration of this machine name a region."""
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+
 def test_its_example_of_types_is_one_once_uncommented(tmp_path: Path) -> None:
     init(config=(path := tmp_path / "spindown.toml"))
     text = path.read_text(encoding="utf-8")
