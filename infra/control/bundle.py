@@ -12,12 +12,14 @@ client.
 import gzip
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,10 @@ _MOUNTED_AT = "/var/task"
 
 #: Seconds; a download of Python is part of it.
 _COMPILED_WITHIN = 300.0
+
+#: CDK forces colours on what it starts.
+_NO_COLOUR = ("--color", "never")
+_SHOWN_CHARACTERS = 300
 
 #: The parts of Spindown that functions import.
 PARTS = (
@@ -108,6 +114,7 @@ def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)
         "pip",
         "install",
         "--quiet",
+        *_NO_COLOUR,
         "--no-deps",
         "--only-binary=:all:",
         "--require-hashes",
@@ -117,10 +124,9 @@ def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        said = " ".join(done.stderr.split())[-300:]
         raise ConfigError(
             " and ".join(f"locks/{lock.name}" for lock in locks),
-            said,
+            say_cause(done.stderr),
             "make its packages reachable, then run the command again",
         )
     for name in _LEFT_OUT:
@@ -141,7 +147,18 @@ def python_of_lambda(version: tuple[int, int] = sys.version_info[:2]) -> list[st
     """
     if "{}.{}".format(*version) == _VERSION:
         return [sys.executable]
-    return [find_uv_bin(), "run", "--quiet", "--no-project", "--python", _VERSION, "--", "python"]
+    options = ["--quiet", *_NO_COLOUR, "--no-project", "--python", _VERSION]
+    return [find_uv_bin(), "run", *options, "--", "python"]
+
+
+def say_cause(said: str) -> str:
+    """Return the host that uv could not reach and why; without a host what it said, shortened."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    host = re.search(r"https?://([^/\s`)]+)", said)
+    if host is None:
+        return " ".join(lines)[:_SHOWN_CHARACTERS]
+    # Each line is the cause of the one before.
+    return f"{host[1]}: {re.sub('^(cause|Caused by): *', '', lines[-1])[:_SHOWN_CHARACTERS]}"
 
 
 def compile_sources(directory: Path, python: Sequence[str]) -> str:
@@ -163,7 +180,17 @@ def compile_sources(directory: Path, python: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return str(exc)
-    return "" if done.returncode == 0 else " ".join(f"{done.stderr} {done.stdout}".split())[-300:]
+    return "" if done.returncode == 0 else say_cause(done.stderr + done.stdout)
+
+
+@cache
+def _tell_slower(why: str) -> None:
+    """Say once that functions start slower, though there are several packages."""
+    sys.stderr.write(
+        "spindown: functions of this version of Spindown start half a second slower, "
+        f"since no Python {_VERSION} was found or fetched to compile them: install "
+        f"one, and remove cdk.out, before you deploy ({why})\n"
+    )
 
 
 @jsii.implements(ILocalBundling)
@@ -199,11 +226,7 @@ class FunctionBundle:
         if self._target is Target.LAMBDA:
             why = compile_sources(Path(output_dir), python_of_lambda())
             if why:
-                sys.stderr.write(
-                    "spindown: functions of this version of Spindown start half a second slower, "
-                    f"since no Python {_VERSION} was found or fetched to compile them: install "
-                    f"one, and remove cdk.out, before you deploy ({why})\n"
-                )
+                _tell_slower(why)
         return True
 
 

@@ -21,6 +21,7 @@ from spindown.infra.control.bundle import (
     digest,
     make_bundle,
     python_of_lambda,
+    say_cause,
     trim,
 )
 from spindown.infra.shared.worker_kit import PACKAGE, WORKER_PARTS, files_of
@@ -118,6 +119,30 @@ def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
 
     assert done.stdout == "compiled\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            (
+                "error: Request failed after 3 retries in 4.4s\n  cause: Failed to download "
+                "`https://github.com/astral-sh/x.tar.gz`\n  cause: client error (Connect)\n"
+                "  cause: Connection refused (os error 111)\n"
+            ),
+            "github.com: Connection refused (os error 111)",
+        ),
+        (
+            "error: Failed to fetch: `https://mirror:8443/a`\n  Caused by: dns error\n",
+            "mirror:8443: dns error",
+        ),
+        ("error: No interpreter found\n  for Python 3.14\n", "error: No interpreter found for"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_the_cause_of_a_failed_download_has_its_host(said: str, told: str) -> None:
+    assert say_cause(said).startswith(told)
+    assert len(say_cause(said)) < 350
 
 
 def test_who_has_no_python_of_lambda_is_told_why_it_is_slower(tmp_path: Path) -> None:
