@@ -87,7 +87,10 @@ class RunConfig(TomlTable):
     #: it; relative to spindown.toml. Images and folders may do without.
     code: Path | None = None
     #: requirements.txt below ``code``, or its lines; installed on the instance.
-    requirements: str | Annotated[tuple[Requirement, ...], Field(min_length=1)] | None = None
+    requirements: Annotated[
+        str | tuple[Requirement, ...] | None,
+        BeforeValidator(lambda value: None if value == [] else value),
+    ] = None
     #: Whether a requirement without a wheel is built on the instance, which runs its code.
     allow_source_builds: Flag = False
     results: Results = Results.PER_ITEM
@@ -114,7 +117,8 @@ class RunConfig(TomlTable):
         if not isinstance(written, Mapping) or written.get("verify") is not True:
             return written
         for key in ("entrypoint", "command", "image", "folders", "code", "requirements", "results"):
-            if written.get(key) not in {_BUILT_IN.get(key), None, False}:
+            # A list has no hash.
+            if written.get(key) not in (_BUILT_IN.get(key), None, False):
                 raise remedy(key, "leave it out: the code of `spindown verify` is Spindown's own")
         return {**written, **_BUILT_IN}
 

@@ -264,6 +264,9 @@ def plan_to_json(
         "launches": [_launch_to_json(launch) for launch in made.launches],
         "actions": [encode(action) for action in made.actions],
         "notes": [encode(note) for note in made.notes],
+        "pricing": next(
+            (encode(x.about) for x in made.notes if x.code is ReasonCode.PRICING_APPLIED), None
+        ),
         "warm_hours": made.warm_hours,
         "month": None if made.month is None else encode(made.month),
         "next_try_at": encode(made.next_try_at),

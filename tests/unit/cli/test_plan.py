@@ -183,6 +183,19 @@ def test_no_zone_sells_nothing_and_a_tick_says_so() -> None:
     assert world.metric("NothingFits") == 1
 
 
+def test_tells_programs_what_is_paid_for() -> None:
+    world = ControlWorld()
+    plain = plan_to_json(plan_of(ControlWorld()))
+    settings, _ = world.settings.workload(WORKLOAD)
+    paid = PaidMachines(instance_type="g4dn.xlarge", count=3, region=REGION)
+    world.settings.deploy(replace(settings, pricing=Pricing(paid=(paid,))))
+
+    priced = plan_to_json(plan_of(world))
+
+    assert plain["pricing"] is None
+    assert priced["pricing"] == {"discounts": 0, "paid": 3, "left": 3}
+
+
 def test_prints_what_workers_kept_warm_come_to_in_a_month() -> None:
     span = WarmSpan(
         days=frozenset(list(Weekday)[:5]),

@@ -90,6 +90,20 @@ def test_without_pricing_the_prices_of_ec2_are_paid() -> None:
     assert decode(Pricing, encode(own)) == own
 
 
+def test_an_empty_list_of_requirements_is_none() -> None:
+    loaded = config.parse(with_value("workload.ocr.run.requirements", []))
+
+    assert loaded.workloads["ocr"].run.requirements is None
+
+
+@pytest.mark.parametrize("requirements", [["six==1.17.0"], "requirements.txt"])
+def test_the_code_of_verify_takes_no_requirements(requirements: object) -> None:
+    document = with_value("workload.ocr.run", {"verify": True, "requirements": requirements})
+
+    with pytest.raises(ConfigError, match=r"run\.requirements .* leave it out"):
+        config.parse(document)
+
+
 @pytest.mark.parametrize(
     ("paid", "said"),
     [
