@@ -55,9 +55,10 @@ no setting that was searched is in time on the first part. In brackets: ours in 
 """
 
 _WHY = """
-*Who is told each job as it comes*, and how long it takes, pays 1.095 times bound L2 in the mean of S1 to
-S5 where ours pays 1.153 ([how loose the bound is](benchmarks.md#how-loose-the-bound-is)). No planner that waits for work to
-come has been found to pay less, so the figure beside ours is what could be had at most.
+*Who is told each job as it comes*, and how long it takes, pays 1.095 times bound L2 in the mean
+of S1 to S5 where ours pays 1.153 ([how loose the bound is](benchmarks.md#how-loose-the-bound-is)).
+No planner that waits for work to come has been found to pay less, so the figure beside ours is
+what could be had at most.
 
 The published systems are near ours at their best because their best is our rule: an alarm whose
 step is sized by the backlog, for machines that never stay idle, on the cheapest pool of all. Each
