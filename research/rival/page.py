@@ -55,10 +55,10 @@ no setting that was searched is in time on the first part. In brackets: ours in 
 """
 
 _WHY = """
-*Who is told each job as it comes*, and how long it takes, pays 1.095 times bound L2 in the mean
-of S1 to S5 where ours pays 1.153 ([how loose the bound is](benchmarks.md#how-loose-the-bound-is)).
-No planner that waits for work to come has been found to pay less, so the figure beside ours is
-what could be had at most.
+*Who is told each job as it comes*, and how long it takes, paid 1.095 times bound L2 in the mean
+of S1 to S5 where ours paid 1.153, with boots of 90 s in the median and 139 s in the 95th
+percentile (`make compare ARGS="--online"`). No planner that waits for work to come has been found
+to pay less, so the figure beside ours is what could be had at most.
 
 The published systems are near ours at their best because their best is our rule: an alarm whose
 step is sized by the backlog, for machines that never stay idle, on the cheapest pool of all. Each
@@ -71,7 +71,7 @@ gets below.
 
 """
 
-#: Ours over a schedule made as jobs come, each with its length (docs/benchmarks.md, one seed).
+#: Ours over a schedule made as jobs come, each with its length (S1 to S5, one seed).
 _OVER_TOLD = 1.153 / 1.095
 
 

@@ -89,9 +89,11 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         typer.Option(metavar="BATCH", help="Start when this batch is over; W/BATCH of another W."),
     ] = None,
     on_failure: Annotated[
-        OnFailure,
-        typer.Option(help="With --after: start or cancel, if an item or a job of it has failed."),
-    ] = OnFailure.CANCEL,
+        OnFailure | None,
+        typer.Option(
+            help="With --after: start or cancel (default), if an item or a job of it has failed."
+        ),
+    ] = None,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Send hidden files of a directory too.")
     ] = False,
@@ -111,6 +113,8 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
     if len(given) != 1:
         remedy = "give exactly one of FILES, --items and --uri: `spindown submit --help`"
         raise BadInput("what to send", " and ".join(given) or None, remedy)
+    if on_failure is not None and after is None:
+        raise BadInput("--on-failure", on_failure.value, "give it with --after BATCH")
     sender = open_sender(workload, config, deployment=deployment, local=local)
     draft = Draft(
         workload=workload,
@@ -121,7 +125,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         type=type_name,
         requirements=_read_requirements(requirements),
         after=after or "",
-        on_failure=on_failure,
+        on_failure=on_failure or OnFailure.CANCEL,
     )
     if after is not None:
         check_after(after, sender.store_of)
@@ -184,7 +188,14 @@ def _read_items(path: Path) -> tuple[Any, ...]:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as exc:
         raise BadInput("--items", str(path), f"give a readable file ({exc.strerror})") from exc
-    return parse_items(data, path.name)
+    if data.lstrip().startswith(b"[\n"):
+        remedy = "write one item a line; a list over several lines is not read"
+        raise BadInput("--items", str(path), remedy)
+    values = parse_items(data, path.name)
+    if len(values) == 1 and isinstance(values[0], list) and len(values[0]) > 1:
+        count = len(values[0])
+        print_aside(f"{path.name} is one item, a list; write a line for each of {count} values")
+    return values
 
 
 def _upload(sender: Sender, folder: str, files: Files) -> Iterator[str]:

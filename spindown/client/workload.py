@@ -292,7 +292,11 @@ class Workload(Mapper[T, R]):
 
 
 def _on_failure(how: SubmitOptions) -> OnFailure:
-    asked = how.get("on_failure") or OnFailure.CANCEL
+    asked = how.get("on_failure")
+    if asked is None:
+        return OnFailure.CANCEL
+    if not how.get("after"):
+        raise BadInput("on_failure", asked, "give it with after=")
     try:
         return OnFailure(asked)
     except ValueError:

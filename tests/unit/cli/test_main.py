@@ -126,6 +126,11 @@ def refusal(code: str, message: str) -> ClientError:
             id="more candidates than there are",
         ),
         pytest.param(
+            ["submit", "count", "a-file", "--on-failure", "start"],
+            "--on-failure is 'start': give it with --after BATCH",
+            id="what follows nothing",
+        ),
+        pytest.param(
             ["submit", "count", "a-file", "--items-per-job", "99999999999999999999"],
             "--items-per-job is '99999999999999999999': make it at most 1000000",
             id="more items than a job may have",
