@@ -78,12 +78,6 @@ CASES: Mapping[str, Case] = {
             needs_data=False,
         ),
         Case(
-            name="S2 x0.6",
-            title="image requests (GenTD26), thinned to 0.6",
-            build=images(0.6, 4.0),
-            is_main=True,
-        ),
-        Case(
             name="S2",
             title="image requests (GenTD26) as they came",
             build=images(1.0, 4.0),
@@ -92,18 +86,12 @@ CASES: Mapping[str, Case] = {
         Case(
             name="S2 x10",
             title="image requests (GenTD26), ten layers",
-            build=images(10.0, 0.8),
+            build=images(10.0, 1.5),
             is_main=True,
         ),
         Case(
-            name="S3 103959",
-            title="training jobs (Philly), a thin queue",
-            build=training("103959", 11.0),
-            is_main=True,
-        ),
-        Case(
-            name="S3 6c71a0",
-            title="training jobs (Philly), a busy queue",
+            name="S3",
+            title="training jobs (Philly 6c71a0)",
             build=training("6c71a0", 2.0),
             is_main=True,
         ),
@@ -148,8 +136,8 @@ CASES: Mapping[str, Case] = {
         ),
         Case(
             name="S11",
-            title="image requests, control plane dead for 6 h, half of all events and notices lost,"
-            " 5 % of messages twice, the alarm stuck, EC2 late",
+            title="image requests, control plane dead for 6 busy h, half of all events and notices"
+            " lost, 5 % of messages twice, the alarm stuck, EC2 late",
             build=faults,
         ),
         Case(

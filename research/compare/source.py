@@ -72,18 +72,18 @@ def loaded(arrivals: tuple[Arrival, ...], load: float, *, seed: int) -> tuple[Ar
 
 
 #: Speeds relative to a T4: prefill of Llama 7B (gpu_relative_throughput.csv), which is the
-#: nearer to batch inference; hardware from EC2's type list.
+#: nearer to batch inference; hardware from EC2's type list. Types that are sold today: P3 is not
+#: among them, whose price stays as it was last told.
 _TYPES = {
     "g4dn.xlarge": ("T4", 16_384, 4, 1.0),
     "g6.xlarge": ("L4", 22_888, 4, 2.09),
     "g5.xlarge": ("A10G", 22_888, 4, 2.90),
     "g6e.xlarge": ("L40S", 45_776, 4, 7.52),
-    "p3.2xlarge": ("V100", 16_384, 8, 2.42),
 }
 
 
 def spot_market(data: Path, *, first_day: int, days: int) -> tuple[Listing, ...]:
-    """Return real daily spot prices of five types in three regions.
+    """Return real daily spot prices of four types in three regions.
 
     Zones a, b and c of a region take the day's lowest, mean and highest price.
 

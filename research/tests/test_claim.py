@@ -9,6 +9,7 @@ from research.compare.claim.effort import efforts, redone
 from research.compare.claim.rival import (
     AT_ITS_SPEED,
     MORE,
+    ONLY,
     PEOPLE,
     against,
     cheapest,
@@ -28,7 +29,7 @@ def a_seed(**ways: Way) -> Mapping[str, Mapping[str, float]]:
         name.replace("_", "-"): {"dollars": dollars, "wait_p95_min": wait, "lost_jobs": lost}
         for name, (dollars, wait, lost) in ways.items()
     }
-    told["ours 10 min"] = {"dollars": 10.0, "wait_p95_min": 9.0, "lost_jobs": 0.0}
+    told["ours 10 min"] = {"dollars": 10.0, "wait_p95_min": 9.0, "lost_jobs": 0.0, "jobs": 999.0}
     told["ours 60 min"] = {"dollars": 8.0, "wait_p95_min": 59.0, "lost_jobs": 0.0}
     told["bound 10 min"] = {"bounded_wait": 9.0}
     return told
@@ -76,6 +77,25 @@ def test_tables_name_the_cheapest_in_time_of_what_ran() -> None:
     ]
 
 
+def test_a_row_of_few_jobs_or_dollars_is_called_thin() -> None:
+    one = a_seed(warm=(30.0, 5.0, 0.0))
+    assert "(thin) |" in against({"S1": {"1": one}})
+    assert "(thin) |" not in against({"S1": {"1": one, "2": one}})
+
+
+def test_the_best_single_type_is_compared_with_the_ranking() -> None:
+    seed = {
+        **a_seed(),
+        **{
+            f"{ONLY}{name}": {"dollars": dollars, "wait_p95_min": 9.0, "lost_jobs": 0.0}
+            for name, dollars in (("g4dn.xlarge", 15.0), ("g6.xlarge", 11.0), ("p5.48xlarge", 99.0))
+        },
+    }
+    *_, line = claims({"S1": {"1": seed}}, {})
+
+    assert "g4dn.xlarge 1.500 (1.500-1.500); g6.xlarge 1.100 (1.100-1.100) | holds |" in line
+
+
 def test_ours_at_the_cheapest_one_s_speed_is_compared_with_it() -> None:
     fast = {"dollars": 25.0, "wait_p95_min": 4.8, "lost_jobs": 0.0}
     seed = {**a_seed(warm=(30.0, 5.0, 0.0), luna=(40.0, 2.0, 0.0)), AT_ITS_SPEED: fast}
@@ -99,7 +119,7 @@ def test_a_scenario_is_led_if_nobody_in_time_is_cheaper(
     results = of("S1", pool=(dollars, wait, 0.0), warm=(200.0, 5.0, 0.0))
     *_, line, _ = claims(results, {})
 
-    assert line.endswith(f"| 1 of 1 or more | {found} |")
+    assert line.endswith(f"| all | {found} |")
 
 
 def test_rows_of_one_scenario_count_once_and_all_must_agree() -> None:
@@ -107,7 +127,7 @@ def test_rows_of_one_scenario_count_once_and_all_must_agree() -> None:
     rows["S11 alarm"] = {"1": a_seed(pool=(9.0, 5.0, 0.0))}
     ten, _ = claims(rows, {})
 
-    assert "| 2 of 2 or more | 1 of 2, not in S11 alarm |" in ten
+    assert "| all | 1 of 2, not in S11 alarm |" in ten
 
 
 @pytest.mark.parametrize(

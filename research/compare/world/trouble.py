@@ -48,8 +48,8 @@ def _scarce(data: Path, zones: Sequence[str], first: float) -> dict[str, Zone]:
 
 
 def starved(seed: int, data: Path, part: Part) -> SimScenario:
-    plain = images(1.0, 2.0)(seed, data, part)
-    first = source.first_second(data, part, seed, zone=_STARVED_ZONES[0], length=2 * DAY)
+    plain = images(1.0, 4.0)(seed, data, part)
+    first = source.first_second(data, part, seed, zone=_STARVED_ZONES[0], length=plain.length)
     zones = _scarce(data, _STARVED_ZONES, first)
     return replace(plain, name="S7", listings=(_v100(zones),))
 
@@ -118,10 +118,8 @@ def _reclaimed(plain: SimScenario, per_hour: Callable[[], float]) -> SimScenario
     return replace(plain, listings=listings)
 
 
-#: While the functions are dead.
-_DOWN = (12 * _HOUR, 18 * _HOUR)
-#: While the schedule is: half of all jobs arrive in these hours.
-_NO_TICKS = (24 * _HOUR, 30 * _HOUR)
+#: While the functions are dead, or the schedule is: a fifth of all jobs arrive in these hours.
+_BUSY = (24 * _HOUR, 30 * _HOUR)
 #: Of every zone, an hour: enough that lost events and notices matter.
 _S11_RECLAIMS = 0.5
 #: EC2 describes an instance, and tells of its end, so late; a reclaim half the time unsaid.
@@ -130,11 +128,11 @@ _SLOW = SimDelays(described=60.0, ending=120.0, event=30.0)
 
 def faults(seed: int, data: Path, part: Part) -> SimScenario:
     """Build image requests while everything fails at once but the data."""
-    plain = _reclaimed(images(1.0, 2.0)(seed, data, part), lambda: _S11_RECLAIMS)
+    plain = _reclaimed(images(1.0, 4.0)(seed, data, part), lambda: _S11_RECLAIMS)
     return replace(
         plain,
         name="S11",
-        control_down=(_DOWN,),
+        control_down=(_BUSY,),
         notice_missing=0.5,
         delays=_SLOW,
         faults=Faults(
@@ -145,5 +143,5 @@ def faults(seed: int, data: Path, part: Part) -> SimScenario:
 
 def no_ticks(seed: int, data: Path, part: Part) -> SimScenario:
     """Build image requests whose schedule dies: the late alarm and spare ticks are left."""
-    plain = images(1.0, 2.0)(seed, data, part)
-    return replace(plain, name="S11 alarm", faults=Faults(alarm=Alarm(), ticks_lost=(_NO_TICKS,)))
+    plain = images(1.0, 4.0)(seed, data, part)
+    return replace(plain, name="S11 alarm", faults=Faults(alarm=Alarm(), ticks_lost=(_BUSY,)))
