@@ -199,9 +199,8 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     idle = policy.idle_timeout or _IDLE
     each = policy.boot_estimate + idle + policy.scale_down_delay
     hours = (2 * each + work + NOTICE) / timedelta(hours=1)
-    # FIS takes spot instances alone.
-    is_spot = best.offer.capacity_type is CapacityType.SPOT
-    template = _find_template(workload, ports) if is_spot else ""
+    # FIS takes spot instances alone; whether the machine will be one is not known yet.
+    template = _find_template(workload, ports)
     return VerifyEstimate(
         offer=str(best.offer),
         price_per_hour=best.offer.price,

@@ -318,7 +318,7 @@ def test_what_came_to_a_queue_can_be_simulated_and_advised_on(world: World) -> N
     ours, warm = told["results"]
     assert ours["jobs_done"] == ours["jobs"] > 0
     assert ours["dollars"] < warm["dollars"]
-    assert told["arrivals"] == f"{ours['jobs']} messages that came to e2e--count in 0.1 days"
+    assert told["arrivals"].endswith(" that came to e2e--count in 0.1 days")
     assert "an item is taken for" in " ".join(told["assumed"])
 
     advice = parsed(world.run("advise", *asked, *("--within", "10m")))

@@ -39,5 +39,9 @@ def check(rules: Rules) -> None:
 
     if None in rules.values():
         assert took <= 5, (took, rules)
-    # Every pool is asked for again now and then, since a rule may be lifted; none each minute.
-    assert world.calls["compute.launch"] <= took / 2 + 5
+    # Every pool is asked for again now and then, since a rule may be lifted: of what may have
+    # capacity soon each every three minutes, of the rest fewer; none each minute.
+    soon = sum(
+        refusal is not None and refusal[0] is not RefusalKind.ACCOUNT for refusal in rules.values()
+    )
+    assert world.calls["compute.launch"] <= soon * (took / 3 + 1) + took / 2 + 5

@@ -6,6 +6,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from html.parser import HTMLParser
 from http import HTTPStatus
@@ -174,6 +175,7 @@ def a_session(job_id: str, printed: str, reason: str = "") -> Session:
     session = SimpleNamespace(
         aws=FakeAws(),
         deployment=SimpleNamespace(name="demo", workloads=()),
+        told_if_slow=nullcontext,
         workload=_known,
         work_store=lambda _: store,
         log_source=lambda _: MemoryLog(),
