@@ -104,9 +104,9 @@ class VerifyEstimate:
     offer: str
     price_per_hour: float
     dollars: float
-    #: Of the experiment that will interrupt its machine, whose cost ``dollars`` hold; "": none
-    #: will, and the machine is ended by hand.
-    template: str
+    #: Of the experiment that will interrupt its machine, whose cost ``dollars`` hold; "": there is
+    #: none now, and the machine is ended by hand; None: we may not see it, so it is too.
+    template: str | None
 
 
 class Stage(StrEnum):
@@ -209,12 +209,12 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     )
 
 
-def _find_template(workload: str, ports: VerifyPorts) -> str:
-    """Return the template of the experiment of the workload; "": none, or we may not see it."""
+def _find_template(workload: str, ports: VerifyPorts) -> str | None:
+    """Return the template of the experiment of the workload; "": none, None: we may not see it."""
     try:
         return ports.faults.find(_tags_of(workload, ports))
     except AccessDenied:
-        return ""
+        return None
 
 
 def _tags_of(workload: str, ports: VerifyPorts) -> Mapping[str, str]:
@@ -247,8 +247,8 @@ class Verification:
     workload: str
     plan: VerifyPlan
     ports: VerifyPorts
-    #: Of the experiment that was announced, by ``estimate``; "": the machine is ended by hand.
-    template: str = ""
+    #: Of the experiment that was announced, by ``estimate``; None: the machine is ended by hand.
+    template: str | None = None
     job_id: str = ""
     early_end: EarlyEnd = EarlyEnd.NONE
 
@@ -431,14 +431,18 @@ class Verification:
             self._interrupted_at = now
 
     def _start_experiment(self) -> str:
-        """Return the experiment that interrupts the machine; "": none was announced, or refused.
+        """Return the experiment that interrupts the machine; "": there is none, or it is refused.
 
-        Without an answer it may have begun: the next look asks with the same token.
+        Without an answer it may have begun: the next look asks with the same token. The local
+        market has a template only where a machine runs, so after the estimate.
         """
+        template = self.template
+        if template == "":
+            template = _find_template(self.workload, self.ports)
         try:
-            return self.template and self.ports.faults.start(
-                self.template, token=self.job_id, tags=self._tags()
-            )
+            if not template:
+                return ""
+            return self.ports.faults.start(template, token=self.job_id, tags=self._tags())
         except (Throttled, Unreachable):
             raise
         except SpindownError:

@@ -255,7 +255,7 @@ def test_only_a_refusal_means_that_no_experiment_is(error: SpindownError) -> Non
         estimate(WORKLOAD, PLAN, run.ports)
     faults.errors = [DENIED]
 
-    assert estimate(WORKLOAD, PLAN, run.ports).template == ""
+    assert estimate(WORKLOAD, PLAN, run.ports).template is None
     assert estimate(WORKLOAD, PLAN, run.ports).template == "template"
 
 
