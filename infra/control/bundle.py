@@ -12,7 +12,6 @@ client.
 import gzip
 import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
 from spindown.error import ConfigError
+from spindown.infra.shared.pinned_uv import NO_COLOUR, say_cause
 from spindown.infra.shared.worker_kit import PACKAGE, files_of
 
 LOCK = PACKAGE / "locks" / "functions.txt"
@@ -44,10 +44,6 @@ _MOUNTED_AT = "/var/task"
 
 #: Seconds; a download of Python is part of it.
 _COMPILED_WITHIN = 300.0
-
-#: CDK forces colours on what it starts.
-_NO_COLOUR = ("--color", "never")
-_SHOWN_CHARACTERS = 300
 
 #: The parts of Spindown that functions import.
 PARTS = (
@@ -114,7 +110,7 @@ def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)
         "pip",
         "install",
         "--quiet",
-        *_NO_COLOUR,
+        *NO_COLOUR,
         "--no-deps",
         "--only-binary=:all:",
         "--require-hashes",
@@ -147,18 +143,8 @@ def python_of_lambda(version: tuple[int, int] = sys.version_info[:2]) -> list[st
     """
     if "{}.{}".format(*version) == _VERSION:
         return [sys.executable]
-    options = ["--quiet", *_NO_COLOUR, "--no-project", "--python", _VERSION]
+    options = ["--quiet", *NO_COLOUR, "--no-project", "--python", _VERSION]
     return [find_uv_bin(), "run", *options, "--", "python"]
-
-
-def say_cause(said: str) -> str:
-    """Return the host that uv could not reach and why; without a host what it said, shortened."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    host = re.search(r"https?://([^/\s`)]+)", said)
-    if host is None:
-        return " ".join(lines)[:_SHOWN_CHARACTERS]
-    # Each line is the cause of the one before.
-    return f"{host[1]}: {re.sub('^(cause|Caused by): *', '', lines[-1])[:_SHOWN_CHARACTERS]}"
 
 
 def compile_sources(directory: Path, python: Sequence[str]) -> str:

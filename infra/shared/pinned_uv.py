@@ -4,6 +4,7 @@ It is the binary of the wheel that locks/bootstrap.txt pins, so its bytes are th
 deploys, and the wheel of Spindown does not carry it.
 """
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,9 @@ _LOCK = PACKAGE / "locks" / "bootstrap.txt"
 _PLATFORM = "manylinux_2_17"
 #: Seconds.
 _FETCHED_WITHIN = 300.0
+#: CDK forces colours on what it starts.
+NO_COLOUR = ("--color", "never")
+_SHOWN_CHARACTERS = 300
 
 
 def fetch_uv(architecture: Architecture) -> bytes | None:
@@ -32,7 +36,8 @@ def fetch_uv(architecture: Architecture) -> bytes | None:
     """
     with TemporaryDirectory() as directory:
         command = [
-            *(find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"),
+            *(find_uv_bin(), "pip", "install", "--quiet", *NO_COLOUR, "--no-deps"),
+            "--only-binary=:all:",
             *("--require-hashes", f"--requirement={_LOCK}", f"--target={directory}"),
             *("--python", sys.executable),
             f"--python-platform={MACHINES[architecture]}-{_PLATFORM}",
@@ -49,6 +54,16 @@ def fetch_uv(architecture: Architecture) -> bytes | None:
     sys.stderr.write(
         f"spindown: instances with {architecture} fetch uv with pip, which takes seconds of each "
         "install, since it could not be fetched here: make the package index reachable, then "
-        f"deploy again ({' '.join(failed.split())[-300:]})\n"
+        f"deploy again ({say_cause(failed)})\n"
     )
     return None
+
+
+def say_cause(said: str) -> str:
+    """Return the host that uv could not reach and why; without a host what it said, shortened."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    host = re.search(r"https?://([^/\s`)]+)", said)
+    if host is None:
+        return " ".join(lines)[:_SHOWN_CHARACTERS]
+    # Each line is the cause of the one before.
+    return f"{host[1]}: {re.sub('^(cause|Caused by): *', '', lines[-1])[:_SHOWN_CHARACTERS]}"

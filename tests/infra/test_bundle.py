@@ -21,9 +21,9 @@ from spindown.infra.control.bundle import (
     digest,
     make_bundle,
     python_of_lambda,
-    say_cause,
     trim,
 )
+from spindown.infra.shared.pinned_uv import say_cause
 from spindown.infra.shared.worker_kit import PACKAGE, WORKER_PARTS, files_of
 
 MIB = 1024 * 1024
