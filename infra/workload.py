@@ -39,6 +39,7 @@ from spindown.infra.iam.statement import make_profile, make_role, regional, writ
 from spindown.infra.observability.alarm import lost_events, make_alarm
 from spindown.infra.shared.archive import CodeArchive
 from spindown.infra.shared.resources import (
+    ANY_DEAD_LETTERS,
     NO_DEAD_LETTERS,
     SharedResources,
     encrypt_queue,
@@ -74,6 +75,7 @@ class WorkloadQueues(Construct):
             enforce_ssl=True,
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
+            redrive_allow_policy=ANY_DEAD_LETTERS,
         )
         self.queue = sqs.Queue(
             self,

@@ -1,6 +1,7 @@
 """One Lambda function of the control plane, with its own role and log."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -11,7 +12,8 @@ from constructs import Construct
 from spindown.contract.name import resource_name
 from spindown.contract.settings import ENV_DEPLOYMENT
 from spindown.infra.control import bundle
-from spindown.infra.iam.statement import allow, make_role, write_log
+from spindown.infra.iam.statement import allow, connect_function, make_role, write_log
+from spindown.infra.shared.network import place_function
 from spindown.infra.shared.resources import make_log
 
 
@@ -41,10 +43,13 @@ class ControlFunction(Construct):
         places: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        placed = place_function(self)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
         own = [write_log(log_group_arn=log_group.log_group_arn)]
         if failed_events is not None:
             own.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [failed_events.queue_arn]))
+        if placed is not None:
+            own.append(connect_function())
         self.role = make_role(
             self,
             what=[name],
@@ -68,6 +73,7 @@ class ControlFunction(Construct):
             timeout=timeout,
             environment={ENV_DEPLOYMENT: deployment, **(places or {})},
         )
+        cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = placed
         # CDK's own destination would let the role use the queue's key for anything.
         lambda_.CfnEventInvokeConfig(
             self,

@@ -153,6 +153,31 @@ def write_log(*, log_group_arn: str) -> iam.PolicyStatement:
     return allow("WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [log_group_arn])
 
 
+#: Source: AWS Lambda Developer Guide, "Giving Lambda functions access to resources in an Amazon
+#: VPC".
+_CONNECT = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+)
+
+
+def connect_function() -> iam.PolicyStatement:
+    """Allow Lambda to connect a function to a VPC, and the function's own code none of it.
+
+    Lambda does so as the function's role, by requests of which no function is the source (the same
+    guide, "Using source function ARN to control function access behavior").
+    """
+    conditions = {
+        "StringEquals": {"aws:RequestedRegion": Aws.REGION},
+        "Null": {"lambda:SourceFunctionArn": "true"},
+    }
+    return allow("ConnectFunction", _CONNECT, ["*"], conditions)
+
+
 def regional(service: str, resource: str) -> str:
     """Return the ARN of a resource of this account and region."""
     return f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{Aws.ACCOUNT_ID}:{resource}"

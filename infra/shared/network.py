@@ -2,19 +2,25 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Network
+from typing import cast
 
 from aws_cdk import Acknowledgment, Aws, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from spindown.config import DeploymentConfig
 from spindown.config.need import GATEWAYS
+from spindown.infra.shared.stack import DeploymentStack
 
 _RANGE = IPv4Network("10.0.0.0/16")
 #: 32 blocks of 2,043 usable addresses: one for each letter at the end of a zone's name.
 _SUBNET_PREFIX = 21
 
+
+#: The security group of the functions of a stack.
+_FUNCTIONS = "Functions"
 
 #: What a VPC's addresses are from (Amazon VPC User Guide, "VPC CIDR blocks").
 _PRIVATE_ADDRESSES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
@@ -236,6 +242,30 @@ class Network(Construct):
             security_group_egress=ways,
         )
         return group.attr_group_id
+
+
+def place_function(scope: Construct) -> lambda_.CfnFunction.VpcConfigProperty | None:
+    """Return where the traffic of a function leaves; None: it is in no VPC of the account.
+
+    A function has no public address, whatever the subnet gives (AWS Lambda Developer Guide, "Giving
+    Lambda functions access to resources in an Amazon VPC").
+    """
+    stack = DeploymentStack.holding(scope)
+    network = stack.deployment.regions[stack.region].network
+    if network is None or not network.function_subnets:
+        return None
+    found = stack.node.try_find_child(_FUNCTIONS)
+    group = found or ec2.CfnSecurityGroup(
+        stack,
+        _FUNCTIONS,
+        group_description="Spindown functions: nothing comes in",
+        vpc_id=network.vpc_id,
+        security_group_egress=[_way_out("0.0.0.0/0:443")],
+    )
+    return lambda_.CfnFunction.VpcConfigProperty(
+        subnet_ids=list(network.function_subnets),
+        security_group_ids=[cast("ec2.CfnSecurityGroup", group).attr_group_id],
+    )
 
 
 def _way_out(allowed: str) -> ec2.CfnSecurityGroup.EgressProperty:

@@ -85,6 +85,8 @@ class DeploymentBucket(Construct):
             self,
             "Bucket",
             versioned=True,
+            # With no retention nothing is locked, unless somebody locks an object by itself.
+            object_lock_enabled=DeploymentStack.holding(self).deployment.object_lock or None,
             encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
             encryption_key=key,
             # Else each object is a request to KMS.
@@ -257,9 +259,12 @@ class SharedResources:
     assets: IStackSynthesizer
 
 
-#: Else whoever makes a queue in the account could send messages here without the right to, as its
-#: dead letters.
+#: Of queues that hold work. Else whoever makes a queue in the account could send messages here
+#: without the right to, as its dead letters.
 NO_DEAD_LETTERS = sqs.RedriveAllowPolicy(redrive_permission=sqs.RedrivePermission.DENY_ALL)
+#: Of queues where messages end; it is SQS's default. Written out, it tells rules of an organisation
+#: that such a queue needs none of its own for dead letters (CT.SQS.PR.1).
+ANY_DEAD_LETTERS = sqs.RedriveAllowPolicy(redrive_permission=sqs.RedrivePermission.ALLOW_ALL)
 
 
 def encrypt_queue(scope: Construct) -> Mapping[str, Any]:
@@ -278,7 +283,7 @@ def keep_failed_events(scope: Construct, *, name: str | None = None) -> sqs.Queu
         **encrypt_queue(scope),
         queue_name=name,
         enforce_ssl=True,
-        redrive_allow_policy=NO_DEAD_LETTERS,
+        redrive_allow_policy=ANY_DEAD_LETTERS,
         retention_period=Duration.days(14),
         removal_policy=RemovalPolicy.DESTROY,
     )

@@ -102,6 +102,8 @@ class NetworkConfig(TomlTable):
     interface_endpoints: Flag = False
     #: Ranges of the hosts that may use these; empty: all private ones.
     endpoint_clients: tuple[AddressRange, ...] = ()
+    #: Where the functions' traffic leaves; empty: they are in no VPC of the account.
+    function_subnets: tuple[SubnetId, ...] = ()
 
 
 class RegionConfig(TomlTable):
@@ -141,6 +143,8 @@ class DeploymentConfig(TomlTable):
     access_log_bucket: BucketName | None = None
     #: Whether the bucket tells EventBridge of its objects.
     bucket_events: Flag = False
+    #: Whether objects of the bucket can be locked; it can never be turned off again.
+    object_lock: Flag = False
     #: Whether people with the right may open a shell on workers by SSM Session Manager.
     session_manager: Flag = False
     #: Whether `spindown verify` may have AWS Fault Injection Service interrupt its machines.

@@ -41,7 +41,7 @@ from spindown.config.need import why_internet
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
 from spindown.contract.location import check_listed
-from spindown.domain.job_type import why_unmet
+from spindown.domain.job_type import disk_of_each, dispatch_of_type, why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import (
     Dispatch,
@@ -376,8 +376,11 @@ class WorkloadConfig(TomlTable):
     def _odd_types(self) -> Iterator[tuple[str, str]]:
         """Yield what keeps a type of jobs from any machine of the workload: the key, the fix."""
         wanted = self.to_requirements()
-        for each in self.policy.changes.get("types") or ():
-            unmet = why_unmet(each.needs, wanted, self.image.root_volume_gib)
+        policy = self.policy.apply_to(Policy())
+        for each in policy.types:
+            dispatch = dispatch_of_type(each, policy)
+            disk_gib = disk_of_each(self.image.root_volume_gib, dispatch, policy)
+            unmet = why_unmet(each.needs, wanted, disk_gib)
             if unmet:
                 field, most = unmet.about["field"], unmet.about["most"]
                 fix = f"let {field} of type {each.name} be {most} at most, or raise"

@@ -23,6 +23,7 @@ from spindown.domain.job_type import (
     SCALES,
     Shape,
     dispatch_of_type,
+    jobs_at_once,
     most_of,
     parse_shape,
     requirements_of,
@@ -337,7 +338,7 @@ def _prices(
     if catalogue is None:
         return {}
     nothing: dict[str, Any] = {need: 0}
-    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+    jobs = jobs_at_once(shape.dispatch, shared_slots)
     fitting = _fitting(replace(shape, **nothing), settings, catalogue, shared_slots)
     listed = [(_size_of(need, kind) / jobs, price) for kind, price in fitting]
     found = {}

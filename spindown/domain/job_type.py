@@ -151,6 +151,11 @@ def dispatch_of_type(job_type: JobType, policy: Policy) -> Dispatch:
     return job_type.dispatch or policy.dispatch
 
 
+def jobs_at_once(dispatch: Dispatch, shared_slots: int) -> int:
+    """Return how many jobs a machine is bought for."""
+    return shared_slots if dispatch is Dispatch.SHARED else 1
+
+
 def declared_shapes(policy: Policy) -> frozenset[str]:
     """Return the names of shapes of jobs that ask for nothing beside their types, as declared."""
     return frozenset(
@@ -309,7 +314,7 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
     machine with a GPU would be ranked by that: sixteen SQL jobs an hour on a T4 at three times the
     price of the vCPUs that do the same.
     """
-    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+    jobs = jobs_at_once(shape.dispatch, shared_slots)
     vram = shape.gpu_memory_gib * _MIB_PER_GIB
     gpus = shape.gpus if shape.gpus == 1 and vram else jobs * shape.gpus
     total = jobs * vram if jobs > 1 else 0
@@ -361,8 +366,11 @@ def price_of(
     return min(fitting, default=math.inf)
 
 
-def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Reason:
-    """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing."""
+def why_unmet(needs: Needs, workload: Requirements, disk_gib: float) -> Reason:
+    """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing.
+
+    ``disk_gib`` is what a machine has for each job that it does at once (``disk_of_each``).
+    """
     known, most = workload.architectures, workload.gpu_count_max
     if needs.architectures is not None and not needs.architectures & known:
         asked = ", ".join(sorted(needs.architectures))
@@ -370,9 +378,14 @@ def why_unmet(needs: Needs, workload: Requirements, root_volume_gib: int) -> Rea
         return _too_much("architectures", asked, bound, "requirements.architectures")
     if most is not None and shape_of(needs).gpus > most:
         return _too_much("gpus", shape_of(needs).gpus, most, "requirements.gpu_count_max")
-    if needs.disk_gib is not None and needs.disk_gib > root_volume_gib:
-        return _too_much("disk_gib", needs.disk_gib, root_volume_gib, "image.root_volume_gib")
+    if needs.disk_gib is not None and needs.disk_gib > disk_gib:
+        return _too_much("disk_gib", needs.disk_gib, disk_gib, "image.root_volume_gib")
     return NO_REASON
+
+
+def disk_of_each(root_volume_gib: int, dispatch: Dispatch, policy: Policy) -> float:
+    """Return GiB of the root volume for each of the jobs that a machine does at once."""
+    return root_volume_gib / jobs_at_once(dispatch, policy.shared_slots)
 
 
 def why_not_sold(
@@ -383,7 +396,7 @@ def why_not_sold(
     What is sold and may not be had now, by price, quota or region, is no reason: that may change.
     Nor is it one of the shape that no machine meets what the workload itself requires.
     """
-    jobs = shared_slots if shape.dispatch is Dispatch.SHARED else 1
+    jobs = jobs_at_once(shape.dispatch, shared_slots)
 
     def fitting(other: Shape) -> Iterator[InstanceType]:
         wanted = requirements_of(other, workload, shared_slots)

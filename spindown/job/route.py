@@ -39,6 +39,7 @@ from spindown.domain.job_type import (
     Shape,
     Sized,
     as_asked,
+    disk_of_each,
     distinct_sizes,
     is_grown,
     is_possible,
@@ -198,6 +199,7 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
 
 def why_refused(
     settled: SettledNeeds,
+    policy: Policy,
     workload: Requirements,
     root_volume_gib: int,
     why_unsold: Callable[[Shape], Reason],
@@ -206,11 +208,13 @@ def why_refused(
 
     Args:
         settled: what its message comes to.
+        policy: in force.
         workload: what its machines must have.
         root_volume_gib: size of their root volume.
         why_unsold: tells in what a shape is larger than any machine on sale.
     """
-    own = settled.rejected or why_unmet(settled.needs, workload, root_volume_gib)
+    disk_gib = disk_of_each(root_volume_gib, settled.shape.dispatch, policy)
+    own = settled.rejected or why_unmet(settled.needs, workload, disk_gib)
     return own or as_asked(why_unsold(settled.shape), settled.needs)
 
 
@@ -235,7 +239,7 @@ def why_forbidden(
     def why_unsold(shape: Shape) -> Reason:
         return why_not_sold(shape, workload, policy.shared_slots, sold)
 
-    return why_refused(settle_message(job, policy), workload, root_volume_gib, why_unsold)
+    return why_refused(settle_message(job, policy), policy, workload, root_volume_gib, why_unsold)
 
 
 class MessageRouter:
@@ -353,7 +357,8 @@ class MessageRouter:
     def _why_refused(self, settled: SettledNeeds) -> Reason:
         settings = self._settings
         root_gib = settings.run.root_volume_gib
-        return why_refused(settled, settings.requirements, root_gib, self._why_not_sold)
+        machines = settings.requirements
+        return why_refused(settled, self._policy, machines, root_gib, self._why_not_sold)
 
     def _move(
         self, message: Message, job: JobMessage, queue: JobQueue, sized: Sized | None

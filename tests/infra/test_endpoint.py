@@ -250,3 +250,42 @@ def test_of_the_account_only_what_was_baked_here_is_started(tmp_path: Path) -> N
 def test_what_endpoints_could_not_serve_is_refused(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         config.load(write_project(tmp_path, text))
+
+
+def with_functions(tmp_path: Path) -> Assembly:
+    """Return a deployment whose functions are in a network of one's own."""
+    keys = f'{NETWORK}function_subnets = ["subnet-0b", "subnet-0c"]\n[workload.plain.run]'
+    return synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
+
+
+def test_functions_send_by_https_from_subnets_of_one_s_own(tmp_path: Path) -> None:
+    made = with_functions(tmp_path)
+
+    (placed, *others) = (one["VpcConfig"] for one in made.all_of("AWS::Lambda::Function"))
+    assert len(others) > 2
+    assert all(one == placed for one in others)
+    assert placed["SubnetIds"] == ["subnet-0b", "subnet-0c"]
+    (group,) = map(words, placed["SecurityGroupIds"])
+    found = made.resources[group.strip("<>").partition(".")[0]]["Properties"]
+    (way,) = found["SecurityGroupEgress"]
+    assert (way["FromPort"], way["ToPort"], way["IpProtocol"]) == (443, 443, "tcp")
+    assert "SecurityGroupIngress" not in found
+
+
+def test_lambda_connects_functions_and_their_code_does_not(tmp_path: Path) -> None:
+    made = with_functions(tmp_path)
+    asked = {"aws:RequestedRegion": ["eu-west-1"]}
+    source = {"lambda:SourceFunctionArn": [ours("lambda", "function:lab--scaler")]}
+
+    for role in ("ControlScaler", "ControlInterruption", "ControlOffers", "ControlTeardown"):
+        grants = read_statements(made, role)
+        for context, may in ((asked, True), ({**asked, **source}, False)):
+            call = Call("ec2:CreateNetworkInterface", "*", context)
+            assert any(one.allows(call) for one in grants) is may
+
+
+def test_functions_are_in_no_network_where_none_is_named(tmp_path: Path) -> None:
+    made = synthesise(tmp_path, OWN_IMAGE)
+
+    assert not [one for one in made.all_of("AWS::Lambda::Function") if "VpcConfig" in one]
+    assert not [one for one in read_statements(made, "Control") if one.sid == "ConnectFunction"]

@@ -26,7 +26,10 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
             )
             continue
         cases = [case for case in subject.cases if region in case.places]
+        functions = subject.function_subnets.get(region, ())
         for subnet_id, way in sorted(ways.items()):
+            if subnet_id in functions:
+                yield _check_functions(way)
             if subnet_id not in own and way.gateway_block == "off":
                 continue
             if way.is_public and not subject.may_have_addresses:
@@ -38,6 +41,22 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                     severity=Severity.BLOCKED,
                 )
             yield _check_way(way, cases, is_home=region == subject.region)
+
+
+def _check_functions(way: SubnetWay) -> Finding:
+    """Check where functions are: they have no public address, whatever the subnet gives."""
+    what = f"way out of functions in {way.subnet_id}"
+    if way.default_route and not way.is_public_route:
+        return Finding(what=what, found=way.default_route)
+    return Finding(
+        what=what,
+        found=f"{way.default_route}, and functions have no public address"
+        if way.is_public_route
+        else "no default route",
+        needed="the internet: the Price List has no endpoint in most regions",
+        remedy="route 0.0.0.0/0 to a NAT or transit gateway, or name another subnet",
+        severity=Severity.BLOCKED,
+    )
 
 
 def check_ports(subject: DoctorSubject) -> Iterator[Finding]:

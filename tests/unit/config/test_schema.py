@@ -176,6 +176,18 @@ def test_a_type_has_no_name_by_which_records_are_kept(name: str) -> None:
         ].to_policy()
 
 
+@pytest.mark.parametrize(("disk_gib", "fits"), [(25, True), (26, False)])
+def test_a_shared_type_leaves_disk_for_the_others(disk_gib: int, *, fits: bool) -> None:
+    policy = {"types": [{"name": "a", "disk_gib": disk_gib}], "dispatch": "shared"}
+    text = with_value("workload.ocr.policy", {**policy, "shared_slots": 4})
+    if fits:
+        config.parse(text)
+        return
+
+    with pytest.raises(ConfigError, match=r"disk_gib of type a be 25.0 at most"):
+        config.parse(text)
+
+
 @pytest.mark.parametrize(
     ("edit", "named"),
     [

@@ -24,7 +24,7 @@ from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
 from spindown.error import AccessDenied, NotFound, Unreachable
@@ -105,6 +105,21 @@ def test_what_is_forbidden_is_a_dead_letter(
     assert routed.rejected == {code.value: 1}
     assert letters(world) == {"j": code.value}
     assert world.queue.bodies() == []
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "disk_gib", "fits"),
+    [("pool", 100, True), ("shared", 25, True), ("shared", 26, False)],
+)
+def test_jobs_that_share_a_machine_share_its_disk(
+    world: ControlWorld, dispatch: str, disk_gib: int, *, fits: bool
+) -> None:
+    types = (JobType(name="small", needs=Needs(memory_gib=5), dispatch=Dispatch(dispatch)),)
+    most = Needs(memory_gib=64, disk_gib=100)
+    world.policy = replace(Policy(shared_slots=4), types=types, requirements_at_most=most)
+    world.ask("j", type="small", requirements={"disk_gib": disk_gib})
+
+    assert (world.route().routed == 1) is fits
 
 
 def test_a_refused_job_of_a_source_is_known_by_its_object(world: ControlWorld) -> None:

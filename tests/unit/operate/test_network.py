@@ -180,3 +180,26 @@ def test_routes_that_may_not_be_read_stop_nothing() -> None:
     world.account.faults["ways_out"] = AccessDenied("not you")
 
     assert world.finding("routes in").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("route", "is_public", "severity"),
+    [
+        ("nat-1", False, Severity.GOOD),
+        ("tgw-1", True, Severity.GOOD),
+        ("igw-1", True, Severity.BLOCKED),
+        ("", False, Severity.BLOCKED),
+    ],
+)
+@pytest.mark.parametrize("is_deployed", [True, False])
+def test_functions_need_a_way_out_that_takes_no_address(
+    route: str, *, is_public: bool, severity: Severity, is_deployed: bool
+) -> None:
+    subnet = "subnet-0fac"
+    world = examined(CLOSED, is_deployed=is_deployed)
+    world.config["deployment"]["network"]["function_subnets"] = [subnet]
+    way = replace(CLOSED, subnet_id=subnet, default_route=route, is_public=is_public)
+    world.account.ways[REGION, subnet] = way
+
+    (found,) = (one for one in world.report().findings if one.what.endswith(subnet))
+    assert found.severity is severity
