@@ -1,4 +1,7 @@
-"""Random stories of edits, prices and lost answers: no ceiling breaks, no cent is lost."""
+"""Random stories of edits, prices and lost answers: no ceiling breaks, no cent is lost.
+
+And each tick does what a plan that is printed just before it says, until EC2 refuses something.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,10 +20,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from spindown.contract.decision import Decision, Outcome
+from spindown.contract.decision import Decision, Outcome, RequestOutcome
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.control.interrupt import react
+from spindown.control.plan.action import ActionKind
+from spindown.control.plan.plan import Plan
 from spindown.control.policy import edit_policy, effective_policy
+from spindown.control.record.decision import record_action
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import dollars_per_hour
@@ -29,6 +35,7 @@ from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
+from spindown.operate.plan import plan_next_tick
 from spindown.port import DEPLOYMENT
 from tests.builders import minutes
 from tests.control import (
@@ -180,7 +187,27 @@ class Story(RuleBasedStateMachine):
 
     @rule(after=st.sampled_from([0, 20, 60, 61, 300, 1500]))
     def tick(self, after: int) -> None:
-        self._judge(self.world.tick(timedelta(seconds=after)))
+        """Let a tick do what a plan made just before it says, until EC2 refuses something."""
+        self.world.clock.advance(timedelta(seconds=after))
+        planned = None
+        with suppress(SpindownError):
+            planned = plan_next_tick(WORKLOAD, self.world.ports).plan
+        decision = self.world.tick()
+        if planned is not None and decision.outcome is not Outcome.LOCKED:
+            self._compare(planned, decision)
+        self._judge(decision)
+
+    def _compare(self, planned: Plan, decision: Decision) -> None:
+        said = [entry for action in planned.actions for entry in record_action(action)]
+        is_refused = any(one.outcome != RequestOutcome.LAUNCHED for one in decision.requests)
+        launches = self.world.view().launches.values()
+        is_unanswered = any(one.state is LaunchState.INTENDED for one in launches)
+        left_out = {ActionKind.LAUNCH.value} if is_refused or is_unanswered else set()
+        first, second = (
+            [(one.kind, one.subject, one.reason.code) for one in each if one.kind not in left_out]
+            for each in (said, decision.actions)
+        )
+        assert first == second
 
     @rule(count=st.integers(2, 8))
     def pass_minutes(self, count: int) -> None:
