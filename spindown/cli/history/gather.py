@@ -150,6 +150,8 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
     policy = settings.policy
     if live:
         policy = effective_policy(settings, session.edit(workload), state.policy).policy
+    home, now = session.deployment.region, session.aws.clock.now()
+    is_baked = starts_baked(state.images, settings, home, now)
     plain = SimulatedWorkload(
         workload=workload,
         source=f"deployment {session.deployment.name}",
@@ -159,11 +161,10 @@ def deployed_subject(session: Session, workload: str | None, *, live: bool) -> S
         root_volume_gib=settings.run.root_volume_gib,
         budget_per_month=session.deployment.budget_per_month,
         pricing=settings.pricing,
-        regions=_home_first(session.deployment.region, settings.regions),
+        regions=_home_first(home, settings.regions),
         zones={region: tuple(place.subnets) for region, place in settings.regions.items()},
+        boot=BOOTS["baked" if is_baked else "bootstrap"],
     )
-    home, now = session.deployment.region, session.aws.clock.now()
-    is_baked = starts_baked(state.images, settings, home, now)
     return with_knowledge(
         plain, read_knowledge(state.rates, slots=settings.run.slots, is_baked=is_baked)
     )
@@ -299,8 +300,7 @@ def _find_subject(options: SimulationOptions, session: Session | None) -> Simula
         return deployed
     # The file says what would be deployed, the deployment what was measured.
     file = read_subject(options.policy or USUAL_FILE, deployed.workload)
-    zones = file.zones or deployed.zones
-    return replace(file, zones=zones, boot=deployed.boot, knowledge=deployed.knowledge)
+    return with_knowledge(replace(file, zones=file.zones or deployed.zones), deployed.knowledge)
 
 
 def _find_traffic(

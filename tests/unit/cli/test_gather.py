@@ -12,10 +12,10 @@ from spindown.cli.history.arrival import ArrivalHistory, keep_last
 from spindown.cli.history.gather import gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.session import Session
-from spindown.contract.row import BOOT_RATE, JOB_RATE
+from spindown.contract.row import BAKED_RATE, BOOT_RATE, JOB_RATE, image_sort_key
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryTrafficHistory
-from spindown.simulator import Arrival
+from spindown.simulator import BOOTS, Arrival, Boot
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 from tests.simulator.scene import DAY
 
@@ -80,8 +80,10 @@ class FakeAws:
         return self.history
 
 
-def a_deployment(*, boots: tuple[float, ...] = ()) -> tuple[ControlWorld, FakeAws, Session]:
-    world = ControlWorld()
+def a_deployment(
+    *, boots: tuple[float, ...] = (), stamp: str = ""
+) -> tuple[ControlWorld, FakeAws, Session]:
+    world = ControlWorld(stamp=stamp)
     aws = FakeAws(world)
     world.put(BOOT_RATE, samples=boots)
     world.put(JOB_RATE, count=20.0, jobs=2.0, samples=(12.0, 8.0))
@@ -128,6 +130,56 @@ def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) 
     assert "prices after 1 discount of [pricing]" in gathered.notes
     # A made-up market has zones of its own, and says so.
     assert any("us-west-2a" in note for note in gathered.notes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "boots", "half"),
+    [
+        pytest.param("bake", (), 39.0, id="none was measured"),
+        pytest.param("bake", (120.0,) * 8, 120.0, id="some were measured"),
+        pytest.param("bootstrap", (), 90.0, id="without an image"),
+    ],
+)
+def test_the_file_says_how_machines_boot_until_some_have(
+    tmp_path: Path, mode: str, boots: tuple[float, ...], half: float
+) -> None:
+    world, aws, session = a_deployment(boots=boots)
+    aws.history.record("demo--classify", world.clock.now() - timedelta(hours=3))
+    file = tmp_path / "spindown.toml"
+    file.write_text(
+        '[deployment]\nname = "demo"\nregion = "us-west-2"\n'
+        f'[workload.{WORKLOAD}.run]\nentrypoint = "a:run"\ncode = "a"\n'
+        f'[workload.{WORKLOAD}.image]\nmode = "{mode}"\n',
+        encoding="utf-8",
+    )
+    options = SimulationOptions(arrivals="cloudwatch", prices="sample", policy=file, days=1.0)
+
+    boot = gather(options, lambda *_, **__: session).subject.boot
+
+    assert boot.at_least + boot.median == pytest.approx(half)
+
+
+def test_a_deployment_with_an_image_boots_from_it() -> None:
+    world, aws, session = a_deployment(stamp="with this")
+    aws.history.record("demo--classify", world.clock.now() - timedelta(hours=3))
+    options = SimulationOptions(
+        arrivals="cloudwatch", prices="sample", deployment="demo", is_live_policy=True, days=1.0
+    )
+
+    def boot() -> Boot:
+        return gather(options, lambda *_, **__: session).subject.boot
+
+    before = boot()
+    world.put(
+        image_sort_key("x86_64"),
+        images={REGION: "ami-1"},
+        stamp="with this",
+        based_at=world.clock.now().isoformat(),
+    )
+
+    assert (before, boot()) == (BOOTS["bootstrap"], BOOTS["baked"])
+    world.put(BAKED_RATE, samples=(30.0,) * 8)
+    assert boot().at_least + boot().median == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize(
