@@ -57,13 +57,16 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
         raise BadInput("WORKLOAD", workload, "name one workload, or give --all")
     session = open_session(config, deployment=deployment, local=local)
     names = [workload] if workload is not None else list(session.deployment.workloads)
-    for name in names:
-        session.workload(name)
     ports = session.control_ports()
-    question = say_end([read_remainder(name, ports) for name in names]) if now and not yes else ""
+    with session.told_if_slow():
+        for name in names:
+            session.workload(name)
+        is_asked = now and not yes
+        question = say_end([read_remainder(name, ports) for name in names]) if is_asked else ""
     if question:
         typer.confirm(question, abort=True, err=as_json)
-    ways_back = _begin(session, names, ports)
+    with session.told_if_slow():
+        ways_back = _begin(session, names, ports)
     looks = _looks(names, ports, now=now, every=every)
     if as_json:
         _print_changes(looks, ways_back)

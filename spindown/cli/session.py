@@ -3,7 +3,6 @@
 import io
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from spindown import config as configuration
 from spindown.aws.clock import pause
 from spindown.cli.option import CONFIG_FILE, LOCAL
-from spindown.cli.render.line import Tell, told_if_slow
+from spindown.cli.render.line import Tell, print_aside, told_if_slow
 from spindown.contract.location import work_root
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
@@ -214,7 +213,7 @@ def wake(aws: "Aws", scaler: str, workload: str) -> None:
     try:
         aws.waker(scaler).wake(workload)
     except SpindownError as exc:
-        sys.stderr.write(f"spindown: the scaler will notice at its next tick ({exc})\n")
+        print_aside(f"the scaler will notice at its next tick ({exc})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from threading import Event
 from typing import Annotated
 
@@ -88,8 +89,7 @@ def watch(
 ) -> None:
     """Show the same live, until Ctrl-C; as JSON, one line a look."""
     session = open_session(config, deployment=deployment, local=local)
-    pause = Event()
-    looks = _looks(session, workloads, every, pause)
+    looks = _looks(session, workloads, every, Event())
     if as_json:
         for look in looks:
             print(json.dumps([encode(entry) for entry in look]), flush=True)
@@ -100,10 +100,19 @@ def watch(
 def _looks(
     session: Session, workloads: Sequence[str] | None, every: float, pause: Event
 ) -> Iterator[list[Status]]:
-    """Yield what there is, without end; without an answer of AWS that is nothing, this time."""
+    """Look once, and return that and what there is from then on, without end.
+
+    The first look is made before a live screen is there, which no note may be written over.
+    """
     with session.told_if_slow():
         first = _read(session, workloads)
-    yield first
+    return chain([first], _later_looks(session, workloads, every, pause))
+
+
+def _later_looks(
+    session: Session, workloads: Sequence[str] | None, every: float, pause: Event
+) -> Iterator[list[Status]]:
+    """Yield what there is; without an answer of AWS that is nothing, this time."""
     while True:
         pause.wait(every)
         with suppress(Throttled, Unreachable):

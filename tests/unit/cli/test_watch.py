@@ -1,6 +1,7 @@
 """A view that goes on is not ended by one look to which AWS gives no answer."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event
@@ -20,11 +21,17 @@ class Asked:
 
     answers: list[Any]
     deployment: Any = field(default_factory=lambda: SimpleNamespace(workloads=("ocr",)))
+    #: Notes that were there, and what was asked meanwhile.
+    noted: list[str] = field(default_factory=list)
 
-    def told_if_slow(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def told_if_slow(self) -> Iterator[None]:
+        self.noted.append("begin")
+        yield
+        self.noted.append("end")
 
     def status(self, workload: str) -> Any:
+        self.noted.append(workload)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -44,3 +51,11 @@ def test_a_look_without_an_answer_is_tried_again() -> None:
 def test_what_cannot_begin_is_told() -> None:
     with pytest.raises(Unreachable):
         looks(Unreachable("no route"), at_most=1)
+
+
+def test_the_note_is_gone_before_a_live_screen_is_there() -> None:
+    asked = Asked(["one"])
+
+    _looks(cast("Session", asked), None, 0.0, Event())
+
+    assert asked.noted == ["begin", "ocr", "end"]
