@@ -66,9 +66,9 @@ class MarketApp:
     ) -> None:
         """Serve `market`; what it does not own goes to `upstream`, where `network` looks too."""
         self._market = market
-        self._faults = FaultExperiments(market)
         self._upstream = upstream
         self._network = network or UpstreamNetwork(upstream)
+        self._faults = FaultExperiments(market, self._network)
         self._tokens = float(market.scenario.api_rate.burst) if market.scenario.api_rate else 0.0
         self._refilled_at = market.started_at
 
@@ -83,7 +83,8 @@ class MarketApp:
         body = await read_body(receive)
         self._market.run_due()
         if service == "fis":
-            await respond(send, self._faults.answer(scope["method"], scope["path"], body))
+            asked = scope["method"], scope["path"], body
+            await respond(send, await self._faults.answer(*asked, region=region))
             return
         if service in _JSON_SERVICES:
             target = header(scope["headers"], b"x-amz-target")

@@ -4,17 +4,16 @@ import pytest
 
 from spindown.aws.fault import FisInjector
 from spindown.contract import tag
+from spindown.ec2sim import LaunchTemplate
 from spindown.error import NotFound
-from tests.local.market.world import World, a_world, an_override
+from tests.local.market.world import TEMPLATE_ID, World, a_world, an_override
 
 OURS = {tag.DEPLOYMENT: "lab", tag.WORKLOAD: "verify", tag.REGION: "us-east-1"}
 
 
 def launched(world: World, capacity_type: str = "spot") -> str:
-    tags = [{"Key": key, "Value": value} for key, value in OURS.items()]
     answer = world.fleet(
         an_override(),
-        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
         TargetCapacitySpecification={
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": capacity_type,
@@ -26,7 +25,10 @@ def launched(world: World, capacity_type: str = "spot") -> str:
 
 @pytest.fixture
 def world() -> World:
-    return a_world()
+    template = LaunchTemplate(
+        template_id=TEMPLATE_ID, version="3", image_id="ami-0123", instance_tags=OURS
+    )
+    return a_world(template=template)
 
 
 @pytest.fixture
@@ -34,10 +36,7 @@ def faults(world: World) -> FisInjector:
     return FisInjector(lambda: world.client("fis"))
 
 
-def test_there_is_a_template_for_what_was_launched(world: World, faults: FisInjector) -> None:
-    assert faults.find(OURS) == ""
-    launched(world)
-
+def test_there_is_a_template_before_anything_is_launched(faults: FisInjector) -> None:
     assert faults.find(OURS)
     assert faults.find({**OURS, tag.WORKLOAD: "ocr"}) == ""
 

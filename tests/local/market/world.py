@@ -68,6 +68,9 @@ class Network:
             raise ApiError("InvalidLaunchTemplateId.NotFound", "no such template")
         return self.template
 
+    async def launch_templates(self, *, region: str) -> Sequence[LaunchTemplate]:
+        return [self.template]
+
     async def subnets(self, *, region: str, subnet_ids: Sequence[str]) -> Mapping[str, Subnet]:
         if missing := set(subnet_ids) - set(self.known):
             raise ApiError("InvalidSubnetID.NotFound", f"{missing} does not exist")

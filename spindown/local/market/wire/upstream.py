@@ -31,6 +31,9 @@ class DeployedNetwork(Protocol):
     ) -> LaunchTemplate:
         """Return a version (a number, $Latest or $Default) of a template; raise `ApiError`."""
 
+    async def launch_templates(self, *, region: str) -> Sequence[LaunchTemplate]:
+        """Return all templates of a region, each at its latest version."""
+
     async def subnets(self, *, region: str, subnet_ids: Sequence[str]) -> Mapping[str, Subnet]:
         """Return subnets by id; raise `ApiError` when one does not exist.
 
@@ -59,6 +62,16 @@ class UpstreamNetwork:
             message = f"Could not find launch template version {version}"
             raise ApiError("InvalidLaunchTemplateId.VersionNotFound", message)
         return _template(versions[0])
+
+    async def launch_templates(self, *, region: str) -> Sequence[LaunchTemplate]:
+        """Ask DescribeLaunchTemplates, then for the latest version of each."""
+        answer = await self._ask("DescribeLaunchTemplates", {}, region=region)
+        return [
+            await self.launch_template(
+                region=region, template_id=row["LaunchTemplateId"], name=None, version="$Latest"
+            )
+            for row in answer.get("LaunchTemplates", [])
+        ]
 
     async def subnets(self, *, region: str, subnet_ids: Sequence[str]) -> Mapping[str, Subnet]:
         """Ask DescribeSubnets."""
