@@ -93,19 +93,20 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     session = open_session(config, deployment=deployment, local=local)
     if workload not in session.deployment.workloads:
         raise BadInput("workload", workload, TO_HAVE_ONE)
-    _, policy = current_policy(workload, session.control_ports())
-    is_here = local or is_local()
-    plan = VerifyPlan(
-        items=items,
-        item_seconds=item_seconds
-        or usual_item_seconds(items, policy.heartbeat_interval, is_local=is_here),
-        max_usd=max_dollars,
-        every=timedelta(seconds=every or (0.5 if is_here else 5.0)),
-        timeout=timedelta(minutes=timeout),
-    )
     ports = _ports(session, workload)
-    check_ready(workload, ports)
-    foreseen = ask_again(partial(estimate, workload, plan, ports), _pause, every=plan.every)
+    is_here = local or is_local()
+    with session.told_if_slow():
+        _, policy = current_policy(workload, ports.control)
+        plan = VerifyPlan(
+            items=items,
+            item_seconds=item_seconds
+            or usual_item_seconds(items, policy.heartbeat_interval, is_local=is_here),
+            max_usd=max_dollars,
+            every=timedelta(seconds=every or (0.5 if is_here else 5.0)),
+            timeout=timedelta(minutes=timeout),
+        )
+        check_ready(workload, ports)
+        foreseen = ask_again(partial(estimate, workload, plan, ports), _pause, every=plan.every)
     _ask(plan, foreseen, yes=yes)
     verification = Verification(
         workload=workload, plan=plan, ports=ports, template=foreseen.template
@@ -148,7 +149,7 @@ def _ask(plan: VerifyPlan, foreseen: VerifyEstimate, *, yes: bool) -> None:
     how = (
         f"AWS Fault Injection Service (${FAULT_USD:.2f} of it)"
         if foreseen.template
-        else "hand (TerminateInstances): no experiment template is deployed, or may be seen"
+        else f"hand (TerminateInstances): {_why_by_hand(foreseen)}"
     )
     print_aside(
         f"launches 2 machines like {foreseen.offer} ({foreseen.price_per_hour:.3f} USD/h), one "
@@ -157,6 +158,12 @@ def _ask(plan: VerifyPlan, foreseen: VerifyEstimate, *, yes: bool) -> None:
     )
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)
+
+
+def _why_by_hand(foreseen: VerifyEstimate) -> str:
+    if foreseen.trouble is None:
+        return "no experiment template is deployed"
+    return f"AWS Fault Injection Service gives no template ({foreseen.trouble})"
 
 
 def _watch(verification: Verification, *, as_json: bool) -> None:

@@ -47,6 +47,8 @@ from spindown.port import AlarmStates, ControlPorts, FaultInjector, InstanceView
 _ENDED = frozenset({"shutting-down", "terminated"})
 #: What an idle machine is foreseen to wait where the timeout is learned.
 _IDLE = timedelta(minutes=10)
+#: A fault is injected within this; else the machine is ended by hand, before the job is over.
+_ANSWERED_WITHIN = timedelta(minutes=1)
 #: A fault that was injected shows in the ledger within this; else the machine is ended by hand.
 _NOTICED_WITHIN = timedelta(minutes=3)
 #: The ledger has the end of a machine, and its charge, within some ticks.
@@ -104,9 +106,11 @@ class VerifyEstimate:
     offer: str
     price_per_hour: float
     dollars: float
-    #: Of the experiment that will interrupt its machine, whose cost ``dollars`` hold; "": there is
-    #: none now, and the machine is ended by hand; None: we may not see it, so it is too.
-    template: str | None
+    #: Of the experiment that will interrupt its machine, whose cost ``dollars`` hold; "": the
+    #: machine is ended by hand.
+    template: str
+    #: Why experiments could not be looked up; None: they were.
+    trouble: SpindownError | None = None
 
 
 class Stage(StrEnum):
@@ -185,7 +189,7 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
 
     Raises:
         BadInput: no offer fits, or no worker is allowed.
-        SpindownError: prices, the ledger or experiments cannot be read.
+        SpindownError: prices or the ledger cannot be read, or AWS wants us to slow down.
     """
     _, policy = current_policy(workload, ports.control)
     if policy.max_workers == 0:
@@ -200,21 +204,19 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     each = policy.boot_estimate + idle + policy.scale_down_delay
     hours = (2 * each + work + NOTICE) / timedelta(hours=1)
     # FIS takes spot instances alone; whether the machine will be one is not known yet.
-    template = _find_template(workload, ports)
+    template, trouble = "", None
+    try:
+        template = ports.faults.find(_tags_of(workload, ports))
+    except (AccessDenied, Unreachable) as exc:
+        # There are regions without FIS, and networks with no way to it.
+        trouble = exc
     return VerifyEstimate(
         offer=str(best.offer),
         price_per_hour=best.offer.price,
         dollars=best.offer.price * hours + (FAULT_USD if template else 0.0),
         template=template,
+        trouble=trouble,
     )
-
-
-def _find_template(workload: str, ports: VerifyPorts) -> str | None:
-    """Return the template of the experiment of the workload; "": none, None: we may not see it."""
-    try:
-        return ports.faults.find(_tags_of(workload, ports))
-    except AccessDenied:
-        return None
 
 
 def _tags_of(workload: str, ports: VerifyPorts) -> Mapping[str, str]:
@@ -247,8 +249,8 @@ class Verification:
     workload: str
     plan: VerifyPlan
     ports: VerifyPorts
-    #: Of the experiment that was announced, by ``estimate``; None: the machine is ended by hand.
-    template: str | None = None
+    #: Of the experiment that was announced, by ``estimate``; "": the machine is ended by hand.
+    template: str = ""
     job_id: str = ""
     early_end: EarlyEnd = EarlyEnd.NONE
 
@@ -258,6 +260,8 @@ class Verification:
     _before: frozenset[str] = frozenset()
     _epoch: int = 0
     _experiment: str = ""
+    #: When the experiment was asked for first.
+    _asked_at: datetime | None = None
     #: What AWS bills for it, also if it fails.
     _fault_usd: float = 0.0
     _first_item_at: datetime | None = None
@@ -415,11 +419,13 @@ class Verification:
         """Interrupt the machine that holds the job, once; by hand if it cannot be injected."""
         if self._interrupted_at is None and holder in self._instances:
             self._target, self._epoch = holder, epoch
-            if self._instances[holder].capacity_type is CapacityType.SPOT:
-                self._experiment = self._start_experiment()
-            if self._experiment:
-                self._fault_usd = FAULT_USD
-            else:
+            self._asked_at = self._asked_at or now
+            try:
+                self._start_experiment()
+            except (Throttled, Unreachable):
+                if now - self._asked_at < _ANSWERED_WITHIN:
+                    return
+            if not self._experiment:
                 self._terminate_target()
             by_hand, injected = Interruption.BY_HAND, Interruption.FAULT_INJECTION
             self._interruption = injected if self._experiment else by_hand
@@ -430,23 +436,24 @@ class Verification:
             self._interruption = Interruption.BY_HAND
             self._interrupted_at = now
 
-    def _start_experiment(self) -> str:
-        """Return the experiment that interrupts the machine; "": there is none, or it is refused.
+    def _start_experiment(self) -> None:
+        """Start the experiment that interrupts the machine, if there is one and it is not refused.
 
-        Without an answer it may have begun: the next look asks with the same token. The local
-        market has a template only where a machine runs, so after the estimate.
+        Raises:
+            Throttled, Unreachable: it may have begun; whoever asks again has the same token.
         """
-        template = self.template
-        if template == "":
-            template = _find_template(self.workload, self.ports)
+        target = self._instances[self._target]
+        if not self.template or target.capacity_type is not CapacityType.SPOT:
+            return
         try:
-            if not template:
-                return ""
-            return self.ports.faults.start(template, token=self.job_id, tags=self._tags())
+            self._fault_usd = FAULT_USD
+            self._experiment = self.ports.faults.start(
+                self.template, token=self.job_id, tags=self._tags()
+            )
         except (Throttled, Unreachable):
             raise
         except SpindownError:
-            return ""
+            self._fault_usd = 0.0
 
     def _tags(self) -> Mapping[str, str]:
         """Return what an experiment bears: the deployment's tag, and those of the account."""

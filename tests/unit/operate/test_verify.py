@@ -24,6 +24,7 @@ from tests.control import AWAY, REGION, WORKLOAD, ControlWorld
 from tests.failure import failing, only_in, refuse
 
 SLOW_DOWN = Throttled("Rate exceeded")
+NO_ANSWER = Unreachable("HTTP 503")
 DENIED = AccessDenied("s3:PutObject is refused")
 PLAN = VerifyPlan(
     items=4,
@@ -243,20 +244,27 @@ def test_the_estimate_holds_what_an_experiment_costs(faults: NoFaults) -> None:
     assert machines < foreseen.dollars - FAULT_USD * is_injected < 20 * machines
 
 
-@pytest.mark.parametrize(
-    "error", [SLOW_DOWN, Unreachable("HTTP 503"), SpindownError("a code that nobody knows")]
-)
-def test_only_a_refusal_means_that_no_experiment_is(error: SpindownError) -> None:
+@pytest.mark.parametrize("error", [SLOW_DOWN, SpindownError("a code that nobody knows")])
+def test_another_error_does_not_mean_that_no_experiment_is(error: SpindownError) -> None:
     faults = DeafFaults()
     run = begun(ControlWorld(), faults)
     faults.errors = [error]
 
     with pytest.raises(type(error)):
         estimate(WORKLOAD, PLAN, run.ports)
-    faults.errors = [DENIED]
 
-    assert estimate(WORKLOAD, PLAN, run.ports).template is None
-    assert estimate(WORKLOAD, PLAN, run.ports).template == "template"
+
+@pytest.mark.parametrize("error", [DENIED, NO_ANSWER])
+def test_who_cannot_see_experiments_is_told_before(error: SpindownError) -> None:
+    faults = DeafFaults()
+    run = begun(ControlWorld(), faults)
+    faults.errors = [error]
+
+    unseen, seen = estimate(WORKLOAD, PLAN, run.ports), estimate(WORKLOAD, PLAN, run.ports)
+
+    assert (unseen.template, unseen.trouble) == ("", error)
+    assert (seen.template, seen.trouble) == ("template", None)
+    assert unseen.dollars == pytest.approx(seen.dollars - FAULT_USD)
 
 
 def test_a_run_announced_as_by_hand_starts_no_experiment() -> None:
@@ -273,14 +281,30 @@ def test_a_run_announced_as_by_hand_starts_no_experiment() -> None:
 def test_an_experiment_without_an_answer_is_asked_again() -> None:
     world, faults = ControlWorld(), DeafFaults()
     run = working(world, faults)
-    faults.errors = [Unreachable("HTTP 503")]
+    faults.errors = [NO_ANSWER]
 
-    with pytest.raises(Unreachable):
-        run.look()
+    run.look()
+    before = run.result().interruption
     run.look()
 
-    assert run.result().interruption is Interruption.FAULT_INJECTION
+    assert (before, run.result().interruption) == (None, Interruption.FAULT_INJECTION)
     assert (faults.started, running(world)) == ([run.job_id], 1)
+
+
+def test_an_experiment_that_never_answers_ends_no_run() -> None:
+    world, faults = ControlWorld(), DeafFaults()
+    run = working(world, faults)
+    faults.errors = [NO_ANSWER, SLOW_DOWN]
+
+    run.look()
+    before = running(world)
+    world.clock.advance(timedelta(minutes=1))
+    run.look()
+
+    assert (before, running(world)) == (1, 0)
+    assert run.result().interruption is Interruption.BY_HAND
+    # It may have begun all the same.
+    assert run.result().fault_usd == FAULT_USD
 
 
 def test_alarms_that_do_not_answer_are_asked_again() -> None:
