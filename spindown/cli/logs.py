@@ -265,7 +265,12 @@ class Screen:
 
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)
-        row = {name: value for name, value in encode(line).items() if value not in {None, ""}}
+        row = {
+            name: value
+            for name, value in encode(line).items()
+            # An empty line is printed as well.
+            if name == "value" or value not in {None, ""}
+        }
         words = say_line(line)
         if self.timestamps and line.at is not None:
             words = f"{line.at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}  {words}"

@@ -74,8 +74,6 @@ class LogLine:
     #: None: the line was kept without its time and machine.
     at: datetime | None = None
     instance_id: str = ""
-    #: Whether the log has it already, as of no job.
-    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +143,12 @@ class LiveLog:
                 continue
             self._seen[name] = event.at
             newest = max(newest, event.at)
-            line = _read_line(event)
-            # The log of an instance has what comes again from its first time.
-            if line is None or (self.instance_id and line.is_again):
+            found = read_event(event.message) or {}
+            # The log of an instance has what comes again, as of no job, from its first time.
+            if self.instance_id and found.get("again") is True:
+                continue
+            line = _read_line(event, found)
+            if line is None:
                 continue
             # How an attempt ended is not among what was kept of its output.
             if line.event == JOB_USED or (line.job_id, line.attempt) not in self.left_out:
@@ -156,9 +157,11 @@ class LiveLog:
         self._seen = {name: at for name, at in self._seen.items() if at >= self.since}
 
 
-def _read_line(event: LogEvent) -> LogLine | None:
-    """Return the line of an event; None: it is of another kind, or none that a worker writes."""
-    found: Mapping[str, Any] = read_event(event.message) or {}
+def _read_line(event: LogEvent, found: Mapping[str, Any]) -> LogLine | None:
+    """Return the line of an event, by what its message holds.
+
+    None: it is of another kind, or none that a worker writes.
+    """
     name, job_id, attempt = found.get("event"), found.get("job_id"), found.get("epoch")
     if not isinstance(name, str) or name not in _SHOWN or not isinstance(job_id, str):
         return None
@@ -178,7 +181,6 @@ def _read_line(event: LogEvent) -> LogLine | None:
         of=of,
         at=event.at,
         instance_id=event.stream,
-        is_again=found.get("again") is True,
     )
 
 

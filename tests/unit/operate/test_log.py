@@ -88,6 +88,23 @@ def test_a_line_has_its_time_where_that_is_asked_for(
     assert capsys.readouterr().out.splitlines()[1] == told.format(at=at)
 
 
+def test_a_line_as_json_has_what_is_known_of_it(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.says("", again=True)
+
+    Screen(as_json=True).show(scene.live)
+
+    assert json.loads(capsys.readouterr().out) == {
+        "job_id": "j",
+        "attempt": 1,
+        "event": USER_OUTPUT,
+        "value": "",
+        "at": scene.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "instance_id": "i-1",
+    }
+
+
 def test_equal_lines_of_one_moment_are_all_seen(scene: Scene) -> None:
     scene.says("same")
     assert scene.looks() == ["same"]
