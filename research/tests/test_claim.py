@@ -117,25 +117,38 @@ def test_a_scenario_is_led_if_nobody_in_time_is_cheaper(
     dollars: float, wait: float, found: str
 ) -> None:
     results = of("S1", pool=(dollars, wait, 0.0), warm=(200.0, 5.0, 0.0))
-    *_, line, _ = claims(results, {})
+    *_, line, _, _, _ = claims(results, {})
 
     assert line.endswith(f"| all | {found} |")
+
+
+def test_who_is_late_is_told_apart_from_who_is_dearer() -> None:
+    seed = a_seed(pool=(11.0, 5.0, 0.0))
+    late = {**seed, "ours 10 min": {**seed["ours 10 min"], "wait_p95_min": 10.5}}
+    cheaper, in_time, *_ = claims({"S2": {"1": seed}, "S11": {"1": late}}, {})
+
+    assert "| all | 2 of 2 | holds |" in cheaper
+    assert "| all | 1 of 2, not in S11 | **does not hold** |" in in_time
 
 
 def test_rows_of_one_scenario_count_once_and_all_must_agree() -> None:
     rows = {name: {"1": a_seed(pool=(11.0, 5.0, 0.0))} for name in ("S11", "S7")}
     rows["S11 alarm"] = {"1": a_seed(pool=(9.0, 5.0, 0.0))}
-    ten, _ = claims(rows, {})
+    ten, *_ = claims(rows, {})
 
     assert "| all | 1 of 2, not in S11 alarm |" in ten
 
 
 @pytest.mark.parametrize(
     ("long", "is_led"),
-    [(a_long(20.0, 21.0, 51.0), True), (a_long(20.0, 19.0, 51.0), False)],
+    [
+        (a_long(20.0, 21.0, 51.0), True),
+        (a_long(20.0, 19.0, 51.0), False),
+        (a_long(20.0, 19.0, 53.0), True),
+    ],
 )
 def test_a_deadline_is_led_if_no_rule_that_keeps_it_is_cheaper(long: Results, is_led: bool) -> None:
-    ten, _ = claims({}, long)
+    ten, *_ = claims({}, long)
 
     # Uniform Progress costs 9 here and is late.
     assert ("1 of 1 |" in ten) is is_led

@@ -189,24 +189,39 @@ def _ranked(results: Results) -> list[str]:
 
 
 def _cheapest(results: Results, long: Results) -> list[str]:
-    """Return in how many scenarios nobody in time is cheaper; all rows of one must agree."""
+    """Return in how many scenarios nobody in time is cheaper, and in how many ours is in time."""
     lines = []
     for minutes in (10, 60):
-        names = [name for name in results if minutes == 10 or CASES[name].is_main]
-        rows = {name: _leads(list(results[name].values()), minutes) for name in names}
+        rows = {
+            name: list(results[name].values())
+            for name in results
+            if minutes == 10 or CASES[name].is_main
+        }
+        leads = {name: _leads(seeds, minutes) for name, seeds in rows.items()}
+        promise = f"a promise of {minutes} min"
         if minutes == 10:
-            rows |= {name: is_cheapest(name, list(long[name].values())) for name in long}
-        scenarios = {name.partition(" ")[0] for name in rows}
-        lost = {name.partition(" ")[0] for name, leads in rows.items() if not leads}
-        led = len(scenarios - lost)
-        but = f", not in {', '.join(name for name, leads in rows.items() if not leads)}"
-        lines.append(
-            f"| scenarios in which nobody who keeps a promise of {minutes} min costs less |"
-            f" all | {led} of {len(scenarios)}{but if lost else ''} | {verdict(not lost)} |"
-        )
+            promise += ", or the deadline,"
+            leads |= {name: is_cheapest(name, list(long[name].values())) for name in long}
+        kept = {
+            name: mean(seeds, f"ours {minutes} min", "wait_p95_min") <= minutes
+            for name, seeds in rows.items()
+        }
+        lines += [
+            _counted(f"nobody who keeps {promise} costs less", leads),
+            _counted(f"95 % of our jobs start within {minutes} min", kept),
+        ]
     return lines
 
 
+def _counted(what: str, rows: Mapping[str, bool]) -> str:
+    """Return in how many scenarios something is so; all rows of one must agree."""
+    failed = [name for name, is_so in rows.items() if not is_so]
+    scenarios = {name.partition(" ")[0] for name in rows}
+    held = len(scenarios - {name.partition(" ")[0] for name in failed})
+    but = f", not in {', '.join(failed)}" if failed else ""
+    told = f"{held} of {len(scenarios)}{but}"
+    return f"| scenarios in which {what} | all | {told} | {verdict(not failed)} |"
+
+
 def _leads(seeds: Sequence[Seed], minutes: int) -> bool:
-    is_in_time = mean(seeds, f"ours {minutes} min", "wait_p95_min") <= minutes
-    return is_in_time and all(factor >= 1.0 for factor in in_time(seeds, minutes).values())
+    return all(factor >= 1.0 for factor in in_time(seeds, minutes).values())
