@@ -34,7 +34,7 @@ Figures = Mapping[str, float]
 
 
 def measure(case: Case, seed: int, data: Path, part: Part) -> Mapping[str, Figures]:
-    """Return figures by who or what: ours by promise, each baseline, bounds, the fixed type."""
+    """Return figures by who or what: ours by promise, each baseline, bounds, single types."""
     scenario = case.scenario(seed, data, part)
     if case.deadline_hours is not None:
         return _measure_deadline(scenario, case.deadline_hours, seed)

@@ -7,7 +7,6 @@ seed; another run goes on where it ended. ``--render`` writes the page anew.
 import argparse
 import json
 import sys
-import tomllib
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -18,11 +17,11 @@ from typing import Any
 from research.baseline import simulate_any
 from research.compare.case import MAX_WORKERS
 from research.compare.source import Part
-from research.rival.boot import CASES, composed
+from research.rival.boot import CASES, composed, p95
 from research.rival.family import FAMILIES
 from research.rival.page import AT_ONCE, OURS, PROMISE, best_in_time, page
 from research.rival.row import ROWS, SEARCH_SEED
-from spindown.cli.init import DRAFT
+from spindown.cli.init import first_document
 from spindown.config import DraftConfig, parse
 from spindown.domain.policy import Policy
 from spindown.simulator import Boot, SimResult, SimScenario, simulate
@@ -81,8 +80,7 @@ def _options() -> argparse.Namespace:
 
 def shipped() -> Policy:
     """Return the policy that ``spindown init`` writes, with the promise and room for all work."""
-    text = DRAFT.format(quoted='"rival"', region="us-east-1", zones='["us-east-1a"]')
-    (workload,) = parse(tomllib.loads(text), DraftConfig).workload.values()
+    (workload,) = parse(first_document(), DraftConfig).workload.values()
     return replace(workload.to_policy(), start_within=PROMISE, max_workers=MAX_WORKERS)
 
 
@@ -137,7 +135,7 @@ def _run(
 
 def _seconds(boot: Boot) -> list[float]:
     """Return least, median and 95th percentile of a boot."""
-    return [boot.at_least, boot.at_least + boot.median, boot.p95]
+    return [boot.at_least, boot.at_least + boot.median, p95(boot)]
 
 
 def _told(result: SimResult) -> Mapping[str, float]:

@@ -24,6 +24,8 @@ _OWN_INSTALL, _WORKER_START = 9.0, 3.0
 _DISK_MB_PER_SECOND = 125.0
 #: MB that a requirement of some small packages writes; PyTorch with CUDA; the model. Assumed.
 _SMALL_MB, _TORCH_MB, _MODEL_MB = 250.0, 5_500.0, 5_000.0
+#: Of a normal distribution: the deviation that 19 of 20 do not exceed.
+_Z_95 = 1.645
 #: Seconds of the user's ``setup`` with a small model, and with the large one. Assumed.
 _SMALL_SETUP, _MODEL_SETUP = 5.0, 10.0
 
@@ -67,6 +69,11 @@ def composed(name: str, data: Path) -> Boot:
     seconds = _measured(data / "aws_boot_timing_2026.csv", case.column)
     least, usual, late = (share_of(seconds, share) for share in (0.0, 0.5, 0.95))
     return fit_boot(usual + case.then, late + case.then, least=least + case.then)
+
+
+def p95(boot: Boot) -> float:
+    """Return what 19 of 20 launches do not exceed, seconds."""
+    return boot.at_least + boot.median * math.exp(_Z_95 * boot.sigma)
 
 
 def share_of(seconds: Sequence[float], share: float) -> float:

@@ -30,11 +30,6 @@ class Boot:
     #: Of its logarithm; 0: always the median.
     sigma: float
 
-    @property
-    def p95(self) -> float:
-        """Return what 19 of 20 launches do not exceed, seconds."""
-        return self.at_least + self.median * math.exp(_Z_95 * self.sigma)
-
     def draw(self, random: Random) -> float:
         """Draw the time of one launch."""
         if self.sigma <= 0.0:
