@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.line import print_aside
 from spindown.config import DraftConfig, parse
 from spindown.config.function import add_functions
 from spindown.contract.codec import encode
-from spindown.error import BadInput
+from spindown.error import BadInput, ConfigError
 
 if TYPE_CHECKING:
     from spindown.operate.doctor.survey import Survey
@@ -83,7 +84,7 @@ _VERIFY = """
 # requirements = {{ gpu_count_min = 1 }}    # 0 if `main` needs no GPU
 # policy = {{ max_workers = 2, idle_timeout = "1m" }}
 """
-DRAFT = _HEAD + _DEPLOYMENT + _MAIN + _VERIFY
+_DRAFT = _HEAD + _DEPLOYMENT + _MAIN + _VERIFY
 
 CODE = '''\
 """What a job is made of: batches of items in, one result an item out."""
@@ -259,26 +260,41 @@ def _draft(config: Path, region: str | None, *, has_main: bool) -> str:
     ``main`` the caller must add others.
 
     Raises:
-        BadInput: there is no such region, or the AWS configuration cannot be read.
+        BadInput: no deployment can be in this region.
     """
     directory = config.resolve().parent.name.lower()
     name = re.sub(r"[^a-z0-9]+", "-", directory).lstrip("-0123456789")
     quoted = json.dumps(name[:_NAME_CHARACTERS].rstrip("-") or "spindown")
+    place, named_by = _choose_region(region)
+    # What follows is checked with the workload, also where that is another.
+    other = "" if region else "; `spindown init --region us-east-1` takes another"
+    try:
+        parse(tomllib.loads(_fill(_DRAFT, quoted, place)), DraftConfig)
+    except tomllib.TOMLDecodeError:
+        remedy = f"write a region of the form us-east-1{other}"
+        raise BadInput(named_by, place, remedy) from None
+    except ConfigError as exc:
+        raise BadInput(named_by, place, f"{exc.remedy}{other}") from exc
+    if not region and named_by:
+        print_aside(f"takes {place} ({named_by}); --region names another")
+    return _fill(_DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY, quoted, place)
+
+
+def _choose_region(given: str | None) -> tuple[str, str]:
+    """Return the region of a new file, and what names it; "": nothing does."""
+    if given is not None:
+        return given, "--region"
     from spindown.cli.session import configured_region  # noqa: PLC0415 - slow
 
-    place = region or configured_region() or _DEFAULT_REGION
-    # What follows is checked with the workload, also where that is another.
     try:
-        document = tomllib.loads(_fill(DRAFT, quoted, place))
-    except tomllib.TOMLDecodeError:
-        raise BadInput("--region", place, "write a region of the form us-east-1") from None
-    parse(document, DraftConfig)
-    return _fill(DRAFT if has_main else _HEAD + _DEPLOYMENT + _VERIFY, quoted, place)
+        return configured_region() or (_DEFAULT_REGION, "")
+    except BadInput as exc:
+        return _DEFAULT_REGION, str(exc)
 
 
 def first_document() -> dict[str, Any]:
     """Return what a new project's spindown.toml says, for one that has none."""
-    return tomllib.loads(_fill(DRAFT, '"spindown"', _DEFAULT_REGION))
+    return tomllib.loads(_fill(_DRAFT, '"spindown"', _DEFAULT_REGION))
 
 
 def _fill(draft: str, quoted: str, region: str) -> str:

@@ -297,14 +297,20 @@ def reach(region: str | None) -> "Aws":
     return Aws(session)
 
 
-def configured_region() -> str | None:
-    """Return the region by the standard configuration of this process; None: it names none.
+def configured_region() -> tuple[str, str] | None:
+    """Return the region by the standard configuration of this process, and what names it.
+
+    None: nothing does.
 
     Raises:
         BadInput: an AWS configuration that cannot be read.
     """
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if found := os.environ.get(name):
+            return found, name
     with _configuration_read():
-        return _configure(None).region_name
+        of_profile = _configure(None).region_name
+    return (of_profile, "region of the AWS profile") if of_profile else None
 
 
 def _configure(region: str | None) -> "boto3.Session":

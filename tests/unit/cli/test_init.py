@@ -9,7 +9,7 @@ import pytest
 
 from spindown import config
 from spindown.cli.account import describe
-from spindown.cli.init import CODE, DRAFT, fill_in, init
+from spindown.cli.init import CODE, fill_in, init
 from spindown.domain.job_type import settle
 from spindown.domain.offer import QUOTA_CODES, Requirements
 from spindown.error import BadInput, ConfigError
@@ -71,6 +71,32 @@ def test_it_takes_the_region_of_the_profile(
     init(config=(path := tmp_path / "spindown.toml"))
 
     assert config.load(path).deployment.region == "eu-north-1"
+
+
+@pytest.mark.parametrize("region", ["cn-north-1", "us-esat-1", 'us-east-1"'])
+def test_a_region_nobody_wrote_is_named_by_where_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str
+) -> None:
+    monkeypatch.setenv("AWS_REGION", region)
+
+    with pytest.raises(BadInput, match="--region") as caught:
+        init(config=tmp_path / "spindown.toml")
+
+    assert (caught.value.field, caught.value.value) == ("AWS_REGION", region)
+    init(config=tmp_path / "spindown.toml", region="eu-west-1")
+
+
+def test_a_configuration_that_cannot_be_read_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+
+    init(config=(path := tmp_path / "spindown.toml"))
+
+    assert config.load(path).deployment.region == "us-east-1"
+    told = capsys.readouterr().err
+    assert "gone" in told
+    assert "--region" in told
 
 
 def test_its_workload_to_verify_can_do_without_gpu(tmp_path: Path) -> None:
@@ -224,7 +250,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 def test_a_region_that_cannot_be_is_refused_and_nothing_written(tmp_path: Path) -> None:
     path = tmp_path / "spindown.toml"
 
-    with pytest.raises(ConfigError, match=r"deployment\.region is 'us east': write a region"):
+    with pytest.raises(BadInput, match=r"--region is 'us east': write a region"):
         init(config=path, region="us east")
 
     assert not path.exists()
@@ -342,8 +368,9 @@ def test_a_file_is_filled_in_and_otherwise_left_as_it_is(text: str, filled: str)
     assert tomllib.loads(once)["deployment"]["zones"] == zones
 
 
-def test_the_draft_that_is_filled_in_keeps_every_comment() -> None:
-    draft = DRAFT.format(quoted='"a"', region="us-east-1", zones='["us-east-1b"]')
+def test_the_draft_that_is_filled_in_keeps_every_comment(tmp_path: Path) -> None:
+    init(config=tmp_path / "spindown.toml")
+    draft = (tmp_path / "spindown.toml").read_text(encoding="utf-8")
 
     filled = fill_in(draft, region="us-east-1", zones=["us-east-1a"])
 
