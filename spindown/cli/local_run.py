@@ -78,37 +78,39 @@ def run_batch(
 
 
 def read_items(texts: Sequence[str]) -> Sequence[Item]:
-    """Return the items of a batch; a folder is one item a file, as ``submit`` sends it.
+    """Return the items of a batch: files as ``submit`` sends them, else what a text says.
 
     Raises:
         BadInput: a folder has no file that is sent.
     """
     found = list[Item]()
     for text in texts:
-        # A value may be too long for the name of a folder.
-        with suppress(OSError):
-            if Path(text).is_dir():
-                files = find_files([text]).files
-                print_aside(f"{text} is a folder: {say_count(len(files), 'file')}, one item each")
-                found += [_read_file(len(found) + n, path) for n, (path, _) in enumerate(files)]
-                continue
-        found.append(read_item(len(found), text))
+        found += _read_files(len(found), text) or [read_value(len(found), text)]
     return found
 
 
-def _read_file(index: int, path: Path) -> Item:
-    return Item(index, f"s3://local/{path.name}", path.resolve())
-
-
-def read_item(index: int, text: str) -> Item:
-    """Return an item: a file as ``submit`` sends one, else a JSON value, else the text itself."""
+def _read_files(first: int, text: str) -> Sequence[Item]:
+    """Return the items of a file or a folder; none: it is neither."""
     path = Path(text)
-    # A value may be too long for the name of a file.
+    # A value may be too long for the name of either.
+    is_file = is_folder = False
     with suppress(OSError):
-        if path.is_file():
-            return _read_file(index, path)
+        is_file, is_folder = path.is_file(), path.is_dir()
+    if not (is_file or is_folder):
+        return ()
+    files, left_out = find_files([text])
+    if is_folder:
+        hidden = f"; {say_count(left_out, 'hidden file')} left out" if left_out else ""
+        print_aside(f"{text} is a folder: {say_count(len(files), 'file')}, one item each{hidden}")
+    return [
+        Item(first + n, f"s3://local/{name}", one.resolve()) for n, (one, name) in enumerate(files)
+    ]
+
+
+def read_value(index: int, text: str) -> Item:
+    """Return an item that is no file: a JSON value, else the text itself."""
     value = _read_json(text)
-    if value is None and path.suffix and not text.split()[1:] and "://" not in text:
+    if value is None and Path(text).suffix and not text.split()[1:] and "://" not in text:
         print_aside(f"{text} is no file here: the text itself is the item")
     return Item(index, text if value is None and text.strip() != "null" else value)
 

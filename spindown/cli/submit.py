@@ -242,7 +242,7 @@ def find_files(sources: list[str], *, hidden: bool = False) -> Files:
 
 def _without_file(source: str, *, has_hidden: bool) -> str:
     if has_hidden:
-        return "add --hidden: all that it has is hidden"
+        return "name its files, or submit it with --hidden: all that it has is hidden"
     if os.path.isdir(source):  # noqa: PTH112 - as a shell has it
         return "put a file into it: this directory is empty"
     return "name a file or a directory that is there, or a glob that matches one"

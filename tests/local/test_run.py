@@ -1,12 +1,13 @@
 """One batch of a workload, run here as a worker would run it."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from spindown.cli.local_run import BatchFailed, read_item, run_batch
+from spindown.cli.local_run import BatchFailed, read_items, run_batch
 from spindown.contract.job.result import ItemStatus, Record, to_row
 from spindown.error import BadInput
 
@@ -69,10 +70,14 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_batch_gives_the_records_that_results_would_show(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "scan.txt").write_text("four", encoding="utf-8")
-    items = [str(tmp_path / "scan.txt"), "[1, 2, 3]", "text"]
+    monkeypatch.chdir(tmp_path)
+    items = ["scan.txt", "[1, 2, 3]", "text"]
 
     run_batch(config, "count", items, '{"by": 7}', tmp_path / "out")
 
@@ -91,7 +96,7 @@ def test_a_batch_gives_the_records_that_results_would_show(
 
 
 def test_a_mistyped_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    items = [read_item(0, text) for text in ("scna.pdf", "a text. With two", "s3://b/a.pdf", "1.5")]
+    items = read_items(["scna.pdf", "a text. With two", "s3://b/a.pdf", "1.5"])
 
     assert [one.value for one in items] == ["scna.pdf", "a text. With two", "s3://b/a.pdf", 1.5]
     (told,) = capsys.readouterr().err.splitlines()
@@ -99,20 +104,37 @@ def test_a_mistyped_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_folder_is_an_item_a_file(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scans = tmp_path / "scans"
-    (scans / "below").mkdir(parents=True)
-    for name in ("a.txt", "below/b.txt", ".hidden"):
-        (scans / name).write_text("four", encoding="utf-8")
+    for folder in ("a", "b"):
+        (tmp_path / "scans" / folder).mkdir(parents=True)
+        (tmp_path / "scans" / folder / "x.txt").write_text("four", encoding="utf-8")
+    (tmp_path / "scans" / ".hidden").write_text("four", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
 
-    run_batch(config, "count", [str(scans), "text"], "{}", None)
+    found = read_items(["scans", "text"])
 
-    said = capsys.readouterr()
-    found = [json.loads(line) for line in said.out.splitlines()]
-    assert [one["item"] for one in found] == ["s3://local/a.txt", "s3://local/b.txt", "text"]
-    assert [one["index"] for one in found] == [0, 1, 2]
-    assert f"{scans} is a folder: 2 files, one item each" in said.err
+    names = ["scans/a/x.txt", "scans/b/x.txt"]
+    assert [one.value for one in found] == [*(f"s3://local/{name}" for name in names), "text"]
+    assert [one.path for one in found] == [*(tmp_path / name for name in names), None]
+    assert [one.index for one in found] == [0, 1, 2]
+    told = capsys.readouterr().err
+    assert "2 files" in told
+    assert "1 hidden file" in told
+
+
+def test_a_folder_that_cannot_be_read_is_no_text(tmp_path: Path) -> None:
+    # Paths below it are longer than the system takes.
+    folder, name = os.open(tmp_path, os.O_RDONLY), "d" * 250
+    for _ in range(20):
+        os.mkdir(name, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+
+    with pytest.raises(OSError, match="too long"):
+        read_items([str(tmp_path)])
 
 
 def test_a_folder_without_files_is_refused(config: Path, tmp_path: Path) -> None:
