@@ -1,7 +1,7 @@
 """An advice: the settings in force, the cheapest ones, and when not to use Spindown."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from statistics import median
@@ -143,7 +143,7 @@ RESERVED_SHARE = 0.63
 _HOUR = 3600.0
 
 #: Simulates alternatives side by side on the gathered world.
-Simulate = Callable[[Sequence[Alternative]], Sequence[SimResult]]
+Simulate = Callable[[Sequence[Alternative], Iterable[Alternative]], Sequence[SimResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ def advise(
         gathered: history, market and the settings in force.
         promise: seconds within which 95 % of jobs must start; None: no later than now, or as the
             policy says if work is left undone now.
-        simulate: runs alternatives.
+        simulate: runs alternatives; it gets those that may be asked for later, too.
         again: runs them with the next seed, to see whether a saving was chance.
     """
     count = _Count(simulate)
@@ -257,15 +257,20 @@ def advise(
     now = AdvisedSettings(
         policy=subject.policy, families_denied=subject.requirements.families_denied
     )
-    (first,) = count("now", [now])
+    (first,) = count("now", [now], _break_even(now))
     present = Trial(settings=now, result=first)
     within, source = _find_promise(promise, present)
+    listings = gathered.prices.listings
     known = Known(
         gaps=_gaps(first, gathered),
-        families=frozenset(each.instance_type.family for each in gathered.prices.listings),
+        families=frozenset(each.instance_type.family for each in listings),
         promise=within,
+        spot_at_most={each.instance_type.name: _dearest(each) for each in listings},
+        at_most={
+            each.instance_type.name: max(_dearest(each), each.on_demand or 0.0) for each in listings
+        },
     )
-    best = search(present, known, count)
+    best = search(present, known, count, _break_even)
     advice = Advice(
         gathered=gathered,
         promise=known.promise,
@@ -287,7 +292,7 @@ def advise(
 def _look_again(advice: Advice, count: "_Count") -> Advice:
     if (advice.saving_a_month or 0.0) <= 0.0:
         return advice
-    now, best = count("again", [advice.present.settings, advice.best.settings])
+    now, best = count("again", [advice.present.settings, advice.best.settings], ())
     done = advice.simulations + count.done
     return replace(advice, again=(now.dollars, best.dollars), simulations=done)
 
@@ -311,7 +316,8 @@ def _postpone(advice: Advice, count: "_Count") -> Postponed | None:
     long = long_jobs(advice.best, advice.gathered, advice.months)
     if long is None:
         return None
-    (result,) = count("finish_within", [with_deadline(advice.best.settings, long)])
+    settings = advice.best.settings
+    (result,) = count("finish_within", [with_deadline(settings, long)], _break_even(settings))
     is_kept = not undone(result) and result.sojourn.most <= long.within.total_seconds()
     is_dearer = result.dollars > advice.best.result.dollars * (1.0 + LEAST_GAIN)
     # What is not kept, or costs more even where spot never runs out, is no advice.
@@ -325,20 +331,28 @@ class _Count:
         self._simulate = simulate
         self.done = 0
 
-    def __call__(self, name: str, variants: Sequence[AdvisedSettings]) -> Sequence[SimResult]:
+    def __call__(
+        self, name: str, variants: Sequence[AdvisedSettings], likely: Iterable[AdvisedSettings]
+    ) -> Sequence[SimResult]:
         self.done += len(variants)
-        return self._simulate(
-            [
-                Alternative(
-                    name=name,
-                    title=name,
-                    role=Role.OURS,
-                    policy=settings.policy,
-                    families_denied=settings.families_denied,
-                )
-                for settings in variants
-            ]
-        )
+        later = (_alternative(name, settings) for settings in likely)
+        return self._simulate([_alternative(name, one) for one in variants], later)
+
+
+def _alternative(name: str, settings: AdvisedSettings) -> Alternative:
+    return Alternative(
+        name=name,
+        title=name,
+        role=Role.OURS,
+        policy=settings.policy,
+        families_denied=settings.families_denied,
+    )
+
+
+def _dearest(listing: Listing) -> float:
+    """Return what a type costs as spot at most, USD per hour."""
+    steps = (price for zone in listing.zones.values() for _, price in zone.spot)
+    return max(steps, default=0.0)
 
 
 def _gaps(result: SimResult, gathered: Gathered) -> list[float]:
@@ -357,8 +371,8 @@ def _look_at_gaps(trial: Trial, gathered: Gathered) -> Idle:
     return Idle(timeout=timeout, gaps=gap_share(gaps, timeout.total_seconds()))
 
 
-def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
-    settings, gathered = advice.best.settings, advice.gathered
+def _break_even(settings: AdvisedSettings) -> Sequence[AdvisedSettings]:
+    """Return settings with a warm worker, and others that buy on demand only."""
     # A warm worker alone does not help a job that waits behind another one.
     warm = replace(
         settings.policy,
@@ -368,10 +382,13 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
         drain_within=timedelta(minutes=2),
         scale_up_threshold=1,
     )
-    on_demand = on_demand_only(settings.policy)
-    with_warm, without_spot = count(
-        "break-even", [replace(settings, policy=warm), replace(settings, policy=on_demand)]
-    )
+    return [replace(settings, policy=each) for each in (warm, on_demand_only(settings.policy))]
+
+
+def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
+    settings, gathered = advice.best.settings, advice.gathered
+    even = _break_even(settings)
+    with_warm, without_spot = count("break-even", even, ())
     months, month = advice.months, advice.a_month(advice.best)
     result, boot = advice.best.result, gathered.subject.boot
     jobs = result.jobs / months
@@ -384,7 +401,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             boot=boot.at_least + boot.median,
             wait=result.wait.p95,
             warm_wait=with_warm.wait.p95,
-            warm_workers=warm.warm_workers,
+            warm_workers=even[0].policy.warm_workers,
             is_kept=_is_in_time(advice),
         ),
         _judge_load(advice, month),

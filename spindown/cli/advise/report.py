@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.render.screen import open_console
 from spindown.cli.render.table import make_table
-from spindown.cli.simulate.alternative import Alternative, simulate_with_progress
+from spindown.cli.simulate.alternative import Alternative, Simulations, progress_of
 from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
 from spindown.config import format_duration, parse_duration
 from spindown.config.schema import NONE_IS
@@ -352,14 +353,21 @@ def run(
 
 
 def _advise(gathered: Gathered, promise: float | None, processes: int | None) -> Advice:
-    def simulate_with(seed: int, alternatives: Sequence[Alternative]) -> list[SimResult]:
-        outcomes = simulate_with_progress(
-            gathered.scenario, alternatives, seed=seed, processes=processes
-        )
-        return [outcome.result for outcome in outcomes]
+    processes = processes or os.cpu_count() or 1
 
-    seed = gathered.seed
-    return advise(gathered, promise, partial(simulate_with, seed), partial(simulate_with, seed + 1))
+    def simulate(
+        simulations: Simulations, asked: Sequence[Alternative], likely: Iterable[Alternative]
+    ) -> Sequence[SimResult]:
+        with progress_of(asked) as report:
+            return simulations.run(asked, report, likely)
+
+    def again(asked: Sequence[Alternative], likely: Iterable[Alternative]) -> Sequence[SimResult]:
+        with Simulations(scenario, seed=gathered.seed + 1, processes=processes) as simulations:
+            return simulate(simulations, asked, likely)
+
+    scenario = gathered.scenario
+    with Simulations(scenario, seed=gathered.seed, processes=processes) as simulations:
+        return advise(gathered, promise, partial(simulate, simulations), again)
 
 
 def _seconds(text: str) -> float:

@@ -5,9 +5,11 @@ stage varies one setting of the best so far. At the end each change but the last
 and stays undone if it saves nothing beside the others. It takes 29 simulations at most.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 
 from spindown.domain.advice import gap_quantile
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
@@ -62,21 +64,34 @@ class Known:
     families: frozenset[str]
     #: 95 % of jobs start within so many seconds.
     promise: float
+    #: Type -> USD per hour that it ever costs, at most: as spot, and in any way.
+    spot_at_most: Mapping[str, float]
+    at_most: Mapping[str, float]
 
 
-#: Simulates settings side by side; gets the name of what varies.
-Try = Callable[[str, Sequence[AdvisedSettings]], Sequence[SimResult]]
+#: Simulates settings side by side. It gets the name of what varies, the settings, and what may be
+#: asked for after them if none of them is better.
+Try = Callable[[str, Sequence[AdvisedSettings], Iterable[AdvisedSettings]], Sequence[SimResult]]
 
 
-def search(present: Trial, known: Known, attempt: Try) -> Trial:
-    """Return the cheapest settings within the promise; if none is cheaper, the present ones."""
+def search(
+    present: Trial,
+    known: Known,
+    attempt: Try,
+    after: Callable[[AdvisedSettings], Iterable[AdvisedSettings]] = lambda _: (),
+) -> Trial:
+    """Return the cheapest settings within the promise; if none is cheaper, the present ones.
+
+    ``after`` tells what else is to be simulated for the best settings, once they are found.
+    """
     best, last = present, ""
-    for name, replace_fields in _STAGES.items():
-        variants = list(dict.fromkeys(replace_fields(best, known)))
-        variants = [settings for settings in variants if settings != best.settings]
+    stages = list(_STAGES.items())
+    for number, (name, replace_fields) in enumerate(stages):
+        variants = _variants(replace_fields, best, known)
         if not variants:
             continue
-        results = attempt(name, variants)
+        later = (_variants(other, best, known) for _, other in stages[number + 1 :])
+        results = attempt(name, variants, chain(after(best.settings), *later))
         trials = [Trial(settings=s, result=r) for s, r in zip(variants, results, strict=True)]
         gain = _LEAST_FAMILY_GAIN if replace_fields is _families else LEAST_GAIN
         better = _better(best, trials, known.promise, gain)
@@ -85,13 +100,18 @@ def search(present: Trial, known: Known, attempt: Try) -> Trial:
     return _take_back(best, present, known, attempt, kept=last)
 
 
+def _variants(vary: "_Vary", best: Trial, known: Known) -> list[AdvisedSettings]:
+    """Return other settings that a stage tries, each once."""
+    return [each for each in dict.fromkeys(vary(best, known)) if each != best.settings]
+
+
 def _take_back(best: Trial, present: Trial, known: Known, attempt: Try, *, kept: str) -> Trial:
     """Return the best without changes that save nothing; ``kept`` was the last change."""
     for name, fields in _CHANGED.items():
         settings = _without(best.settings, present.settings, fields)
         if name == kept or settings in {best.settings, present.settings}:
             continue
-        (result,) = attempt(f"without {name}", [settings])
+        (result,) = attempt(f"without {name}", [settings], ())
         least = _LEAST_FAMILY_GAIN if name == "families" else LEAST_GAIN
         saves = 1.0 - best.result.dollars / max(result.dollars, 1e-9)
         if keeps_promise(result, known.promise) and saves < least:
@@ -171,10 +191,15 @@ def _idle(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     yield _with(best, idle_timeout=_CLASSIC_IDLE)
 
 
-def _price(best: Trial, _known: Known) -> Iterator[AdvisedSettings]:
+def _price(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
+    """Vary the ceiling; one that rules out nothing that was bought, or lets in nothing, is none."""
+    now, result = best.settings.policy.max_price_per_hour, best.result
+    prices = known.spot_at_most if result.on_demand_dollars == 0 else known.at_most
+    bought = max((prices.get(name, math.inf) for name in result.types), default=math.inf)
     for factor in _PRICE_FACTORS:
-        ceiling = round(best.settings.policy.max_price_per_hour * factor, 2)
-        yield _with(best, max_price_per_hour=ceiling)
+        ceiling = round(now * factor, 2)
+        if (bought > ceiling) if ceiling < now else max(known.at_most.values()) > now:
+            yield _with(best, max_price_per_hour=ceiling)
 
 
 def _families(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
@@ -191,7 +216,10 @@ def _families(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
         yield replace(best.settings, families_denied=denied | {family})
 
 
-_STAGES: dict[str, Callable[[Trial, Known], Iterator[AdvisedSettings]]] = {
+#: What a stage tries.
+_Vary = Callable[[Trial, Known], Iterator[AdvisedSettings]]
+
+_STAGES: dict[str, _Vary] = {
     "max_workers": _workers,
     "start_within": _start_within,
     "scale_up_threshold": _gather,

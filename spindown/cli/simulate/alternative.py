@@ -5,16 +5,17 @@ import operator
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from multiprocessing import resource_tracker
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.line import print_aside
@@ -73,6 +74,11 @@ class Alternative:
     policy: Policy
     #: Families that are not bought, in place of those of the scenario.
     families_denied: frozenset[str] | None = None
+
+    @property
+    def key(self) -> object:
+        """Return what its result depends on."""
+        return self.name if _is_model(self) else "", self.policy, self.families_denied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +161,102 @@ def simulate_all(
     report: Report,
 ) -> list[AlternativeResult]:
     """Simulate every alternative on the same world; the result does not depend on ``processes``."""
-    if processes <= 1 or len(alternatives) <= 1:
-        results = [
-            _simulate(scenario, one, seed, lambda share, number=number: report(number, share))  # type: ignore[misc]
-            for number, one in enumerate(alternatives)
-        ]
-    else:
-        results = _run_apart(scenario, alternatives, seed, processes, report)
+    processes = min(processes, len(alternatives))
+    with Simulations(scenario, seed=seed, processes=processes) as simulations:
+        results = simulations.run(alternatives, report)
     return [
         AlternativeResult(alternative=one, result=result)
         for one, result in zip(alternatives, results, strict=True)
     ]
+
+
+#: More than a search makes; what comes later reports no progress.
+_SHARES = 256
+
+
+class Simulations:
+    """Simulates alternatives on the same world, each once, on several processors side by side.
+
+    It is left as a context. What it has begun for later then ends, whether asked for or not.
+    """
+
+    def __init__(self, scenario: SimScenario, *, seed: int, processes: int) -> None:
+        self._scenario, self._seed, self._processes = scenario, seed, processes
+        self._known: dict[object, SimResult] = {}
+        # A fork of a process that draws a progress bar in a thread could hang.
+        context = multiprocessing.get_context("spawn")
+        self._shares = context.Array("d", _SHARES, lock=False)
+        self._begun: dict[object, tuple[int, Future[SimResult]]] = {}
+        self._pool = ProcessPoolExecutor(
+            max(processes, 1),
+            mp_context=context,
+            initializer=_inherit,
+            initargs=(scenario, seed, self._shares),
+        )
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all that runs."""
+        is_busy = any(not future.done() for _, future in self._begun.values())
+        self._pool.shutdown(wait=not is_busy, cancel_futures=True)
+        for process in multiprocessing.active_children() if is_busy else ():
+            process.terminate()
+            process.join()
+
+    def run(
+        self, asked: Sequence[Alternative], report: Report, likely: Iterable[Alternative] = ()
+    ) -> list[SimResult]:
+        """Return the results of what is asked for, in its order.
+
+        Args:
+            asked: what to simulate.
+            report: told which of them has got how far.
+            likely: what may be asked for later, the likeliest first. A processor that has nothing
+                else to do begins with it.
+        """
+        if self._processes <= 1:
+            return [self._alone(one, partial(report, number)) for number, one in enumerate(asked)]
+        # Simple models take no time.
+        for one in sorted(asked, key=_is_model):
+            self._begin(one)
+        self._watch(asked, report, iter(likely))
+        return [self._begun[one.key][1].result() for one in asked]
+
+    def _alone(self, one: Alternative, report: Callable[[float], None]) -> SimResult:
+        if one.key not in self._known:
+            self._known[one.key] = _simulate(self._scenario, one, self._seed, report)
+        return self._known[one.key]
+
+    def _begin(self, one: Alternative) -> None:
+        if one.key not in self._begun:
+            number = len(self._begun)
+            # A Ctrl-C pressed meanwhile takes effect at the end of this block.
+            with _deaf_children():
+                future = self._pool.submit(_simulate_apart, number, one)
+            self._begun[one.key] = number, future
+
+    def _watch(
+        self, asked: Sequence[Alternative], report: Report, likely: Iterator[Alternative]
+    ) -> None:
+        pending = {self._begun[one.key][1] for one in asked}
+        while pending:
+            done, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            for number, one in enumerate(asked):
+                report(number, self._share(one))
+            while pending and self._has_room() and (later := next(likely, None)) is not None:
+                self._begin(later)
+
+    def _share(self, one: Alternative) -> float:
+        number, future = self._begun[one.key]
+        return 1.0 if future.done() else self._shares[number] if number < _SHARES else 0.0
+
+    def _has_room(self) -> bool:
+        return sum(not future.done() for _, future in self._begun.values()) < self._processes
 
 
 def _simulate(
@@ -223,42 +314,10 @@ def _simulate_apart(number: int, one: Alternative) -> SimResult:
     shares = _inherited["shares"]
 
     def report(share: float) -> None:
-        shares[number] = share
+        if number < _SHARES:
+            shares[number] = share
 
     return _simulate(_inherited["scenario"], one, _inherited["seed"], report)
-
-
-def _run_apart(
-    scenario: SimScenario,
-    alternatives: Sequence[Alternative],
-    seed: int,
-    processes: int,
-    report: Report,
-) -> list[SimResult]:
-    # A fork of a process that draws a progress bar in a thread could hang.
-    context = multiprocessing.get_context("spawn")
-    shares = context.Array("d", len(alternatives), lock=False)
-    with ProcessPoolExecutor(
-        min(processes, len(alternatives)),
-        mp_context=context,
-        initializer=_inherit,
-        initargs=(scenario, seed, shares),
-    ) as pool:
-        try:
-            # A Ctrl-C pressed meanwhile takes effect at the end of this block.
-            with _deaf_children():
-                futures = {
-                    number: pool.submit(_simulate_apart, number, one)
-                    for number, one in _longest_first(alternatives)
-                }
-            _watch(list(futures.values()), shares, report)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-                process.join()
-            raise
-        return [futures[number].result() for number in range(len(alternatives))]
 
 
 @contextmanager
@@ -276,27 +335,11 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _longest_first(alternatives: Sequence[Alternative]) -> Iterator[tuple[int, Alternative]]:
-    """Yield alternatives that run our code before the simple models, which take no time."""
-    yield from sorted(enumerate(alternatives), key=lambda pair: _is_model(pair[1]))
-
-
-def _watch(futures: Sequence[Future[SimResult]], shares: Any, report: Report) -> None:
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-        for number, share in enumerate(shares):
-            report(number, share)
-
-
 def simulate_with_progress(
     scenario: SimScenario, alternatives: Sequence[Alternative], *, seed: int, processes: int | None
 ) -> list[AlternativeResult]:
     """Simulate alternatives under a progress bar; ``processes`` None: one for each processor."""
-    weights = [_MODEL_SHARE if _is_model(one) else 1.0 for one in alternatives]
-    with _progress_of([one.name for one in alternatives], weights) as report:
+    with progress_of(alternatives) as report:
         return simulate_all(
             scenario,
             alternatives,
@@ -307,8 +350,10 @@ def simulate_with_progress(
 
 
 @contextmanager
-def _progress_of(names: Sequence[str], weights: Sequence[float]) -> Iterator[Report]:
+def progress_of(alternatives: Sequence[Alternative]) -> Iterator[Report]:
     """Draw one bar on stderr for all simulations together; in a file, a line for each that ends."""
+    names = [one.name for one in alternatives]
+    weights = [_MODEL_SHARE if _is_model(one) else 1.0 for one in alternatives]
     if not sys.stderr.isatty():
         yield _line_of_each(names, weights)
         return

@@ -178,9 +178,9 @@ def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
     gathered = replace(gathered, subject=replace(gathered.subject, policy=policy))
     tried: list[int] = []
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
         tried.extend(one.policy.warm_workers for one in alternatives)
-        return run_alone(alternatives)
+        return run_alone(alternatives, ())
 
     latency, *_ = advise(gathered, 600.0, run).verdicts
 
@@ -194,7 +194,7 @@ def on_a_screen(advice: Advice, width: int) -> str:
     return cast("io.StringIO", console.file).getvalue()
 
 
-def run_alone(alternatives: Sequence[Alternative]) -> list[SimResult]:
+def run_alone(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
     """Give all of them the result of the first's policy, simulated once for all tests."""
     result = _simulated(Path("traffic.csv").read_text(encoding="utf-8"), alternatives[0].policy)
     return [result] * len(alternatives)
@@ -226,7 +226,7 @@ def test_settings_that_leave_work_undone_are_no_yardstick(
     # Four days of vain tries would take minutes.
     brief = replace(gathered.scenario, overtime=1800.0)
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
         outcomes = simulate_all(brief, alternatives, seed=1, processes=1, report=lambda *_: None)
         return [outcome.result for outcome in outcomes]
 
@@ -258,9 +258,9 @@ def test_work_that_cannot_wait_is_told_what_that_costs(
     gathered = _gathered(tmp_path, monkeypatch)
     tried: list[Policy] = []
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
         tried.extend(one.policy for one in alternatives)
-        return run_alone(alternatives)
+        return run_alone(alternatives, ())
 
     advice = advise(gathered, 3600.0, run)
     (warm,) = (policy for policy in tried if policy.warm_workers)
@@ -278,8 +278,8 @@ def test_steady_work_that_starts_at_once_needs_no_warm_workers(
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
-        return [replace(x, wait=replace(x.wait, p95=0.0)) for x in run_alone(alternatives)]
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
+        return [replace(x, wait=replace(x.wait, p95=0.0)) for x in run_alone(alternatives, ())]
 
     latency, *_ = advise(gathered, None, run).verdicts
     warm = replace(gathered.subject, policy=replace(gathered.subject.policy, warm_workers=1))
@@ -300,16 +300,16 @@ def test_a_saving_is_looked_at_again_under_another_seed(
 ) -> None:
     gathered = _gathered(tmp_path, monkeypatch)
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
         """Return a cheaper result for whoever is more patient than the settings in force."""
-        found = run_alone(alternatives)
+        found = run_alone(alternatives, ())
         return [
             replace(each, dollars=each.dollars * (0.5 if one.name == "scale_up_threshold" else 1.0))
             for one, each in zip(alternatives, found, strict=True)
         ]
 
-    def again(alternatives: Sequence[Alternative]) -> list[SimResult]:
-        found = run_alone(alternatives)
+    def again(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
+        found = run_alone(alternatives, ())
         return [replace(x, dollars=each) for x, each in zip(found, dollars, strict=True)]
 
     advice = advise(gathered, 3600.0, run, again)
@@ -329,8 +329,8 @@ def test_who_waits_for_want_of_workers_is_told_so(
     gathered = _gathered(tmp_path, monkeypatch)
     most = gathered.subject.policy.max_workers
 
-    def run(alternatives: Sequence[Alternative]) -> list[SimResult]:
-        late = [replace(x, wait=replace(x.wait, p95=9999.0)) for x in run_alone(alternatives)]
+    def run(alternatives: Sequence[Alternative], _: object) -> list[SimResult]:
+        late = [replace(x, wait=replace(x.wait, p95=9999.0)) for x in run_alone(alternatives, ())]
         return [replace(x, peak=most) for x in late]
 
     text = " ".join(on_a_screen(advise(gathered, None, run), 200).split())

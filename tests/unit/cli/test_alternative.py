@@ -6,12 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import psutil
 import pytest
 
-from spindown.cli.simulate.alternative import _line_of_each, baselines, frontier, ours, simulate_all
+from spindown.cli.simulate.alternative import (
+    Simulations,
+    _line_of_each,
+    baselines,
+    frontier,
+    ours,
+    simulate_all,
+)
 from spindown.config.check import check_policy
 from spindown.domain.policy import Policy
 from tests.local.waiting import until
@@ -36,6 +44,31 @@ def test_simulations_ignore_a_ctrl_c_for_their_parent(
     assert len(told) == 2
     assert all(one.result.jobs_done == 2 for one in outcomes)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_asked_for_again_is_not_simulated_again(processes: int) -> None:
+    now, later = ours(Policy()), frontier(Policy())[0]
+    with Simulations(SCENARIO, seed=1, processes=processes) as simulations:
+        (first,) = simulations.run([now], lambda *_: None, [later])
+        both = simulations.run([later, replace(now, name="other")], lambda *_: None)
+
+    alone = simulate_all(SCENARIO, [later], seed=1, processes=1, report=lambda *_: None)
+    assert both == [alone[0].result, first]
+    assert both[1] is first
+
+
+def test_likely_simulations_nobody_asks_for_end_with_the_others() -> None:
+    arrivals = [an_arrival(at=n * HOUR / 4) for n in range(4_000)]
+    (brief,) = baselines("warm", Policy())[:1]
+    with Simulations(
+        a_scenario(*arrivals, length=1_000 * HOUR), seed=1, processes=3
+    ) as simulations:
+        simulations.run([brief], lambda *_: None, [brief, *frontier(Policy())])
+        began = time.monotonic()
+
+    assert time.monotonic() - began < 20.0
+    assert until(lambda: not multiprocessing.active_children())
 
 
 def test_a_ctrl_c_ends_all_simulations_at_once() -> None:

@@ -1,14 +1,18 @@
 """Settings are varied one after the other on the best so far, and kept within the promise."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+
+import pytest
 
 from spindown.cli.advise.search import AdvisedSettings, Known, Trial, search
 from spindown.domain.policy import Policy
 from spindown.simulator import SimResult
 from tests.builders import AT_ONCE, minutes
 from tests.unit.cli.trial import a_present, a_result
+
+ALL = frozenset({"g4dn", "g5"})
 
 
 class Attempts:
@@ -17,15 +21,25 @@ class Attempts:
     def __init__(self, **answers: SimResult) -> None:
         self._answers = answers
         self.tried: dict[str, list[AdvisedSettings]] = {}
+        self.likely: dict[str, list[AdvisedSettings]] = {}
 
-    def __call__(self, name: str, variants: Sequence[AdvisedSettings]) -> list[SimResult]:
+    def __call__(
+        self, name: str, variants: Sequence[AdvisedSettings], likely: Iterable[AdvisedSettings]
+    ) -> list[SimResult]:
+        self.likely[name] = list(likely)
         self.tried[name] = list(variants)
         answer = self._answers.get(name, a_result(100.0))
         # The last of each stage is the one that the case is about.
         return [a_result(100.0)] * (len(variants) - 1) + [answer]
 
 
-KNOWN = Known(gaps=[30.0, 60.0, 400.0], families=frozenset({"g4dn", "g5"}), promise=1800.0)
+KNOWN = Known(
+    gaps=[30.0, 60.0, 400.0],
+    families=frozenset({"g4dn", "g5"}),
+    promise=1800.0,
+    spot_at_most={"g4dn.xlarge": 1.5},
+    at_most={"g4dn.xlarge": 3.0},
+)
 
 
 def test_each_setting_is_varied_on_the_best_so_far() -> None:
@@ -150,3 +164,37 @@ def test_families_are_tried_without_the_used_with_the_denied() -> None:
     assert search(a_present(g5_xlarge=1), KNOWN, little) == a_present(g5_xlarge=1)
     # With one family denied the other is all that is left, so that it cannot be left out too.
     assert [sorted(each.families_denied) for each in widened.tried["families"]] == [[]]
+
+
+def test_what_may_be_asked_for_next_is_told_with_each_stage() -> None:
+    attempts = Attempts()
+    present = a_present(g4dn_xlarge=3)
+    search(present, KNOWN, attempts, lambda best: [replace(best, families_denied=ALL)])
+
+    first = attempts.likely["start_within"]
+    later = {name: tried for name, tried in attempts.tried.items() if name != "start_within"}
+    assert first[0].families_denied == ALL
+    assert first[1:] == [each for tried in later.values() for each in tried]
+    assert attempts.likely["families"] == first[:1]
+
+
+@pytest.mark.parametrize(
+    ("spot", "most", "on_demand", "tried"),
+    [
+        pytest.param(0.4, 0.9, 0.0, [], id="nothing costs more than half, or could"),
+        pytest.param(0.4, 2.5, 0.0, [4.0], id="some could"),
+        pytest.param(1.2, 1.5, 0.0, [1.0], id="something costs more than half"),
+        pytest.param(0.4, 1.5, 7.0, [1.0], id="on demand it does"),
+    ],
+)
+def test_a_ceiling_that_changes_nothing_is_not_tried(
+    spot: float, most: float, on_demand: float, tried: list[float]
+) -> None:
+    attempts, present = Attempts(), a_present(g4dn_xlarge=3)
+    present = replace(present, result=replace(present.result, on_demand_dollars=on_demand))
+    name = "g4dn.xlarge"
+    known = replace(KNOWN, spot_at_most={name: spot}, at_most={name: most})
+    search(present, known, attempts)
+
+    found = attempts.tried.get("max_price", [])
+    assert [each.policy.max_price_per_hour for each in found] == tried
