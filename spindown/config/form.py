@@ -117,6 +117,8 @@ Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), _Conc
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False), _Conceivable]
 #: Of items an hour: at less, one would take longer than any attempt may.
 Rate = Annotated[float, Field(strict=True, ge=0.01, allow_inf_nan=False), _Conceivable]
+#: How many times as much as something else.
+MoreThanOnce = Annotated[float, Field(strict=True, gt=1, allow_inf_nan=False), _Conceivable]
 Flag = Annotated[bool, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=0), _Conceivable]

@@ -25,6 +25,7 @@ from spindown.config.form import (
     Flag,
     InstanceTypeName,
     KeyArn,
+    MoreThanOnce,
     Name,
     NotNegative,
     Positive,
@@ -127,7 +128,7 @@ _FORMS: Mapping[str, Any] = {
     "items_per_job_estimate": Annotated[float, Field(strict=True, gt=0, le=100_000)],
     "throughput_estimate": Rate,
     "mib_per_item_estimate": NotNegative,
-    "alarm_cost_rise": Annotated[float, Field(strict=True, gt=1)],
+    "alarm_cost_rise": MoreThanOnce,
     "alarm_max_idle_share": Share,
     "max_items_per_job": Annotated[int, Field(strict=True, ge=1, le=100_000)],
 }

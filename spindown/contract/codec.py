@@ -133,7 +133,7 @@ def from_json(what: str, data: str | bytes, remedy: str = "write JSON") -> Any:
 
     Raises:
         ContractError: it is no JSON, or nests deeper than ``DEPTH_MAX``, or has a number that is
-            not finite, which nothing could write again.
+            not finite, which ``to_json`` writes no more than this reads it.
     """
     try:
         return load_strict(data)

@@ -5,14 +5,13 @@ shown. ``spindown.config`` validates edits. It is imported only when there is on
 functions start faster.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from spindown.contract import row as rows
-from spindown.contract.codec import decode, encode, from_json
+from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import PARAMETER_BYTES_MAX, WorkloadSettings
 from spindown.domain.policy import Policy
@@ -111,7 +110,7 @@ def edit_policy(
         kept = {k: v for k, v in {**_parse(stored), **changes}.items() if k not in cleared}
         # First, since TOML has values that JSON lacks.
         policy = _merge_keys(deployed.policy, kept)
-        text = json.dumps(kept, sort_keys=True)
+        text = to_json(dict(sorted(kept.items())))
         if len(text) > PARAMETER_BYTES_MAX:
             remedy = f"shorten or deploy its lists: it has at most {PARAMETER_BYTES_MAX:,} bytes"
             raise ConfigError("live policy", f"an edit of {len(text):,} bytes", remedy)
@@ -205,7 +204,7 @@ def _lower(good: Policy, deployed: Policy) -> Policy:
 @lru_cache(maxsize=8)
 def policy_text(policy: Policy) -> str:
     """Return the JSON of the codec's row of a policy, as the ledger keeps it."""
-    return json.dumps(encode(policy), sort_keys=True)
+    return to_json(encode(policy))
 
 
 def _is_valid(base: Policy, text: str) -> bool:

@@ -1,14 +1,17 @@
 """What spindown.toml says becomes values of the domain."""
 
+import math
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from spindown import config
+from spindown.config.form import TomlTable
 from spindown.contract.codec import decode, encode
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung, WarmSpan, Weekday
@@ -237,6 +240,20 @@ def test_refuses_a_deadline_that_nothing_can_keep(edit: dict[str, str], remedy: 
 def test_refuses_what_no_clock_and_no_sum_can_hold(edit: dict[str, object], remedy: str) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(edit))}.*{remedy}"):
         config.merge_policy(Policy(), edit)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_no_key_of_any_table_takes_a_number_that_json_lacks(number: float) -> None:
+    for table in tables_under(TomlTable):
+        for name, key in table.model_fields.items():
+            form: Any = Annotated[key.annotation, key]
+            with pytest.raises(ValidationError):
+                pytest.fail(f"{table.__name__}.{name}: {TypeAdapter(form).validate_python(number)}")
+
+
+def tables_under(table: type[TomlTable]) -> list[type[TomlTable]]:
+    below = table.__subclasses__()
+    return [*below, *(each for one in below for each in tables_under(one))]
 
 
 def test_no_plan_reckons_with_rarer_ticks_than_aws_makes() -> None:

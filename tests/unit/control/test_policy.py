@@ -135,16 +135,17 @@ def test_an_edit_against_one_that_came_between_changes_nothing() -> None:
     assert json.loads(stored.text) == drain
 
 
+@pytest.mark.parametrize("key", ["max_price_per_hour", "alarm_cost_rise"])
 @pytest.mark.parametrize("value", [math.inf, math.nan, NOW.date()])
-def test_an_edit_that_json_lacks_is_refused_by_its_key(value: object) -> None:
+def test_an_edit_that_json_lacks_is_refused_by_its_key(key: str, value: object) -> None:
     world = ControlWorld()
 
     with pytest.raises(ConfigError) as caught:
         edit_policy(
-            WORKLOAD, {"max_price_per_hour": value}, settings=world.settings, table=world.table
+            WORKLOAD, {key: value, "max_workers": 2}, settings=world.settings, table=world.table
         )
 
-    assert caught.value.field == "max_price_per_hour"
+    assert caught.value.field == key
     assert world.settings.history(WORKLOAD) == ()
 
 
@@ -153,7 +154,7 @@ def test_an_edit_longer_than_a_parameter_changes_nothing() -> None:
     types = [{"name": f"type-{number}", "memory_gib": 4} for number in range(250)]
 
     edit_policy(WORKLOAD, {"types": types[:150]}, settings=world.settings, table=world.table)
-    with pytest.raises(ConfigError, match=r"edit of 9,.*at most 8,192 bytes"):
+    with pytest.raises(ConfigError, match=r"edit of 8,.*at most 8,192 bytes"):
         edit_policy(WORKLOAD, {"types": types}, settings=world.settings, table=world.table)
 
     settings, edit = world.settings.workload(WORKLOAD)
