@@ -98,8 +98,12 @@ def load(code: Path, entrypoint: str, context: Context) -> Run:
 
 
 def describe(exc: BaseException) -> str:
-    """Return an exception in one line, as it stands under a traceback."""
-    return " ".join(traceback.format_exception_only(exc)[-1].split())[:_ERROR_CHARACTERS]
+    """Return an exception in one line, as it stands under a traceback, without its notes."""
+    told = traceback.TracebackException(type(exc), exc, None)
+    # They would come after it.
+    told.__notes__ = None
+    *_, own = told.format_exception_only()
+    return " ".join(own.split())[:_ERROR_CHARACTERS]
 
 
 def describe_whole(exc: BaseException) -> str:
@@ -182,7 +186,7 @@ class ServedBatch:
     def serve(self) -> None:
         """Answer the batch; what raises as a batch is tried again item by item."""
         failure: BaseException | None = None
-        said = ""
+        said: str | None = None
         try:
             self._try(self._items)
         except _USER_ERRORS as exc:
@@ -192,7 +196,7 @@ class ServedBatch:
         # Outside, or what an item raises would seem to come of what the batch has raised.
         if failure is not None:
             self._fail(self._items[0], failure)
-        elif said and self._rest:
+        elif said is not None and self._rest:
             # Their code prints a second time what it prints of each.
             number = len(self._rest)
             sys.stderr.write(

@@ -125,6 +125,25 @@ def test_an_item_that_raises_fails_alone(make: Make, tmp_path: Path, kind: str) 
     assert found == {0: "fine", 1: f"{kind}: I do not like one", 2: "fine"}
 
 
+@pytest.mark.parametrize("note", ["", "see the manual\n", "at row 7"])
+def test_an_exception_with_notes_is_told_by_its_own_line(
+    make: Make, tmp_path: Path, note: str
+) -> None:
+    runner = make(
+        f"""
+        def run(batch, ctx):
+            for item in batch:
+                if item.value == 1:
+                    wrong = ValueError("I do not like one")
+                    wrong.add_note({note!r})
+                    raise wrong
+            return [Result(item, "fine") for item in batch]
+        """
+    )
+    found = answers(run_batch(runner, tmp_path))
+    assert found == {0: "fine", 1: "ValueError: I do not like one", 2: "fine"}
+
+
 def test_the_log_says_why_items_come_a_second_time(
     make: Make, tmp_path: Path, output: io.StringIO
 ) -> None:
