@@ -37,7 +37,7 @@ class PoolCooldown:
 
     pool: Pool
     until: datetime
-    #: How many times in a row it has begun; the cooldown doubles with each.
+    #: How many times in a row the pool has cost a boot, or was forbidden: each doubles the cooldown.
     strikes: Tally
     reason: Reason
 
@@ -62,20 +62,22 @@ def cool_down(
 ) -> PoolCooldown:
     """Return the cooldown of a pool that has just refused, reclaimed or failed an instance.
 
-    3 minutes (``pool_cooldown``) after EC2 has refused it for want of capacity: asking costs
-    nothing, and capacity comes without a word. What has cost a boot doubles that with each further
-    strike up to 30 (``pool_cooldown_at_most``): 3, 6, 12, 24, 30. One that the account may not
-    have: 30 minutes at first, up to 2 hours. After a time without strikes that is longer than the
-    longest cooldown, it begins anew; also if one of the two kinds follows the other.
+    3 minutes (``pool_cooldown``) after EC2 has refused it: asking costs nothing, and EC2 does not
+    say when it would give what it refuses. That is no strike. What has cost a boot is one, and
+    doubles that with each further up to 30 (``pool_cooldown_at_most``): 3, 6, 12, 24, 30. One that
+    the account may not have: 30 minutes at first, up to 2 hours. After a time without cooldown that
+    is longer than the longest, it begins anew; also if one of the two kinds follows the other.
     """
     most = longest_cooldown(reason, policy)
     first = _FORBIDDEN_FOR if _is_forbidden(reason) else policy.pool_cooldown
-    strikes = 1
+    strikes = 0
     if previous is not None and _is_forbidden(previous.reason) is _is_forbidden(reason):
-        strikes = 1 if now - previous.until > most else previous.strikes + 1
-    # The exponent is capped, so that no number of strikes overflows.
-    doublings = 0 if reason.code is ReasonCode.POOL_REFUSED else min(strikes - 1, _DOUBLINGS)
-    span = first * 2.0**doublings
+        strikes = 0 if now - previous.until > most else previous.strikes
+    span = first
+    if reason.code is not ReasonCode.POOL_REFUSED:
+        # The exponent is capped, so that no number of strikes overflows.
+        span = first * 2.0 ** min(strikes, _DOUBLINGS)
+        strikes += 1
     return PoolCooldown(
         pool=pool, until=now + min(span, max(most, first)), strikes=strikes, reason=reason
     )

@@ -362,7 +362,7 @@ def _remember_refusal(run: Execution, request: LaunchRequest, refusal: Refusal) 
 
 
 def _cool_down(run: Execution, pool: Pool, reason: Reason) -> None:
-    """Ask a pool for nothing for a while, longer with each time in a row."""
+    """Ask a pool that EC2 has refused for nothing for a while."""
     known, policy = run.pool_cooldowns.get(pool), run.facts.policy
     begun = cool_down(pool, known, reason=reason, now=run.now, policy=policy)
     run.pool_cooldowns[pool] = begun

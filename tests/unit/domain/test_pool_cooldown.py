@@ -42,6 +42,16 @@ def test_a_pool_without_capacity_is_always_asked_as_soon() -> None:
     assert struck(9, reason=_FULL).until - struck(8, reason=_FULL).until == minutes(3)
 
 
+@pytest.mark.parametrize(("lost", "next_minutes"), [(0, 3), (1, 6), (2, 12)])
+def test_refusals_lengthen_no_cooldown_after_a_boot(lost: int, next_minutes: float) -> None:
+    cooldown, now = None, NOW
+    for reason in (*[_INTERRUPTED] * lost, *[_FULL] * 9, _INTERRUPTED):
+        cooldown = cool_down(a_pool(), cooldown, reason=reason, now=now, policy=Policy())
+        begun_at, now = now, cooldown.until
+
+    assert now - begun_at == minutes(next_minutes)
+
+
 def test_a_forbidden_pool_cools_down_longer_and_counts_apart() -> None:
     forbidden = Reason(ReasonCode.POOL_FORBIDDEN, {"refusal": "OptInRequired"})
     cooldown, now, waits = struck(4), NOW + minutes(90), []
@@ -52,7 +62,7 @@ def test_a_forbidden_pool_cools_down_longer_and_counts_apart() -> None:
         waits.append((cooldown.until - now, cooldown.strikes))
         now = cooldown.until
 
-    lengths = [(30, 1), (60, 2), (120, 3), (120, 4), (3, 1)]
+    lengths = [(30, 1), (60, 2), (120, 3), (120, 4), (3, 0)]
     assert waits == [(minutes(length), strikes) for length, strikes in lengths]
 
 
