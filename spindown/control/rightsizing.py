@@ -10,7 +10,6 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import product
 from typing import Any
 
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
@@ -32,6 +31,7 @@ from spindown.domain.job_type import (
 )
 from spindown.domain.offer import Catalogue, InstanceType
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import misfit
 from spindown.domain.rightsizing import (
     LEARNED,
@@ -39,6 +39,7 @@ from spindown.domain.rightsizing import (
     VCPUS,
     VRAM,
     SeenAttempt,
+    SizeInForce,
     SizeRange,
     TypeHistory,
     TypeSize,
@@ -117,6 +118,7 @@ def _buyable(
     if policy.rightsize is not Rightsize.APPLY:
         return None
     home = ports.deployment().region
+    opened = open_to_paid(policy, settings.pricing, settings.run.root_volume_gib)
     try:
         found = current_offers(settings, policy, home_region=home, ports=ports, now=now).offers
     except SpindownError as exc:
@@ -127,7 +129,7 @@ def _buyable(
         for offer in found
         if (policy.regions is None or offer.region in policy.regions)
         and offer.instance_price > 0.0
-        and is_ever_allowed(policy, offer.capacity_type, offer.price, offer.instance_type.gpu_count)
+        and is_ever_allowed(opened, offer.capacity_type, offer.price, offer.instance_type.gpu_count)
     )
 
 
@@ -163,8 +165,9 @@ def learn_types(
         beside = Needs() if before is None else _least_of(before)
         ranges = ranges_of(declared, beside, settings, policy, catalogue)
         if applies and catalogue is not None:
-            force = {need: float(one.size) for need, one in history.sizes.items() if one.size}
-            ranges = _sold_together(ranges, declared, force, settings, policy, catalogue, buyable)
+            ranges = _sold_together(
+                ranges, declared, history.sizes, settings, policy, catalogue, buyable
+            )
         histories[declared.name], sizes[declared.name] = decide(
             history, ranges, now, applies=applies
         )
@@ -267,7 +270,7 @@ def ranges_of(
 def _sold_together(
     ranges: Mapping[str, SizeRange],
     declared: JobType,
-    force: Mapping[str, Any],
+    force: Mapping[str, SizeInForce],
     settings: WorkloadSettings,
     policy: Policy,
     catalogue: Catalogue,
@@ -275,37 +278,37 @@ def _sold_together(
 ) -> Mapping[str, SizeRange]:
     """Return ranges in which no need goes beyond what is sold beside the others in force.
 
-    Prices are those beside smaller needs, of which a machine may have more: of that size none may
-    be sold, or none that the policy allows. What the type states is never ruled out.
+    ``ranges`` has what is sold beside smaller needs, of which more machines are. Beyond what may be
+    bought at present prices no need grows; but none gets smaller by them, since jobs need no less
+    memory while it is dear. What the type states is never ruled out.
 
     Args:
         ranges: between which sizes the needs may move by what people have set.
         declared: the type.
-        force: need -> the size in force.
+        force: need -> the size in force, and the one before.
         settings: of the workload.
         policy: in force.
         catalogue: what is sold.
         buyable: the types of instances that may be bought at present; None: not known.
     """
-    dispatch, needs = dispatch_of_type(declared, policy), replace(declared.needs, **force)
-    stated, now = shape_of(declared.needs, dispatch), shape_of(needs, dispatch)
-    for kinds, shape in product((buyable, None), (now, stated)):
-        sold = _of_kinds(catalogue, kinds)
-        if any(_fitting(shape, settings, sold, policy.shared_slots)):
-            break
-    else:
+    dispatch, slots = dispatch_of_type(declared, policy), policy.shared_slots
+    sizes: dict[str, Any] = {need: one.size for need, one in force.items() if one.size}
+    stated = shape_of(declared.needs, dispatch)
+    now = shape_of(replace(declared.needs, **sizes), dispatch)
+    sold = [shape for shape in (now, stated) if any(_fitting(shape, settings, catalogue, slots))]
+    if not sold:
         return ranges
+    bought = catalogue if buyable is None else _of_kinds(catalogue, buyable)
     found = {}
     for need, within in ranges.items():
-        sizes = _prices(need, shape, settings, sold, policy.shared_slots)
-        most = max((getattr(stated, need), *sizes))
-        found[need] = replace(within, most=min(within.most, most))
+        least, had = getattr(stated, need), max(force[need].size, force[need].before)
+        most = max((least, *_prices(need, sold[0], settings, catalogue, slots)))
+        grown = max((least, had, *_prices(need, now, settings, bought, slots)))
+        found[need] = replace(within, most=min(within.most, most, grown))
     return found
 
 
-def _of_kinds(catalogue: Catalogue, kinds: Collection[str] | None) -> Catalogue:
-    if kinds is None:
-        return catalogue
+def _of_kinds(catalogue: Catalogue, kinds: Collection[str]) -> Catalogue:
     types = {name: kind for name, kind in catalogue.instance_types.items() if name in kinds}
     return replace(catalogue, instance_types=types)
 

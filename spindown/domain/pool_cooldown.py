@@ -37,7 +37,8 @@ class PoolCooldown:
 
     pool: Pool
     until: datetime
-    #: How many times in a row the pool has cost a boot, or was forbidden: each doubles the cooldown.
+    #: How many times in a row the pool has cost a boot, or was forbidden; the cooldown doubles with
+    #: each.
     strikes: Tally
     reason: Reason
 

@@ -845,7 +845,7 @@ def _go_back(
         cost_before: at the one before.
     """
     if current.size and not sizes.least <= current.size <= sizes.most:
-        # People have moved the bounds.
+        # People have moved the bounds, or no machine has it any more beside the other sizes.
         return SizeInForce(size=min(max(current.size, sizes.least), sizes.most))
     tried, earlier = current.tried, current.earlier
     if current.before <= current.size or tried.jobs < 1.0 - _FORGOTTEN:

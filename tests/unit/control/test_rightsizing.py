@@ -1,6 +1,7 @@
 """Sizes are learned each hour from what workers wrote, and applied where the policy says so."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,18 +11,26 @@ import pytest
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
-from spindown.control.market import refresh
+from spindown.control.market import load_catalogue, refresh
 from spindown.control.rightsizing import learn_sizes, learn_types, ranges_of, read_learned
 from spindown.domain.job_type import Shape
-from spindown.domain.offer import Catalogue, Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.offer import CapacityType, Catalogue, Requirements
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize, Rung
+from spindown.domain.pricing import PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
-from spindown.domain.rightsizing import MEMORY, SeenAttempt, TypeHistory, TypeSize
+from spindown.domain.rightsizing import (
+    MEMORY,
+    SeenAttempt,
+    SizeInForce,
+    SizeTrial,
+    TypeHistory,
+    TypeSize,
+)
 from spindown.error import Unreachable
 from spindown.job.manifest_store import load_manifest
 from spindown.job.route import read_sized
 from spindown.memory import PortCall
-from spindown.port import Outgoing
+from spindown.port import SETTINGS_FOR, Outgoing
 from tests.builders import AT_ONCE, NOW, a_cpu_type, a_usage_record, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 
@@ -485,16 +494,76 @@ def test_no_size_is_learned_that_is_above_the_ceiling() -> None:
     assert [worker.shape for worker in world.workers()] == ["c0m64"]
 
 
-def test_a_size_goes_back_once_it_is_above_the_ceiling() -> None:
-    most = Needs(memory_gib=256)
-    world = a_cpu_world(Needs(memory_gib=64), DEAR, requirements_at_most=most)
-    run_out(world, Shape(memory_gib=64))
-    before = learned(world).needs
+SPOT_ONLY = (Rung(after=timedelta(0), capacity_types=frozenset({CapacityType.SPOT})),)
+
+
+def spot_rises(world: ControlWorld) -> None:
+    for zone in ZONES:
+        world.market.move_spot_price("m7i.32x256", zone, 1.9)
+
+
+def the_ceiling_falls(world: ControlWorld) -> None:
     world.change_policy(max_price_per_hour=0.5)
+
+
+@pytest.mark.parametrize("happens", [spot_rises, the_ceiling_falls])
+def test_what_is_learned_outlives_an_hour_at_which_it_is_dear(
+    happens: Callable[[ControlWorld], None],
+) -> None:
+    world = a_cpu_world(
+        Needs(memory_gib=64),
+        DEAR,
+        requirements_at_most=Needs(memory_gib=256),
+        ladder=SPOT_ONLY,
+        max_price_per_hour=1.0,
+    )
+    run_out(world, Shape(memory_gib=64))
+    before = history_of(world).sizes[MEMORY]
+    happens(world)
+    world.clock.advance(minutes(60))
     learn_sizes(WORKLOAD, world.ports)
 
-    assert before == Needs(memory_gib=256)
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == Needs(memory_gib=256)
+    after = history_of(world).sizes[MEMORY]
+    assert (after.before, after.not_below) == (before.before, before.not_below) == (64, 256)
+
+
+def test_a_trial_that_fails_is_taken_back_while_that_is_dear() -> None:
+    world = a_cpu_world(Needs(memory_gib=64), DEAR, requirements_at_most=Needs(memory_gib=256))
+    run_out(world, Shape(memory_gib=64))
+    known, catalogue = read_learned(WORKLOAD, world.objects), load_catalogue(world.objects)
+    trial = SizeInForce(size=128, before=256, tried=SizeTrial(jobs=10.0, count=10.0, failed=5.0))
+    history = known.histories["scan"]
+    history = replace(history, sizes={**history.sizes, MEMORY: trial})
+
+    after = learn_types(
+        replace(known, histories={"scan": history}),
+        [],
+        world.workload_settings(),
+        world.policy,
+        catalogue,
+        world.now,
+        buyable={"m7i.16x64"},
+    )
+
+    assert after.sizes["scan"].needs == Needs(memory_gib=256)
+
+
+def test_a_size_grows_to_machines_that_are_paid_for() -> None:
+    most = Needs(memory_gib=256)
+    pricing = Pricing(paid=(PaidMachines(instance_type="m7i.32x256", count=1, region=REGION),))
+    world = a_cpu_world(
+        Needs(memory_gib=64),
+        DEAR,
+        requirements_at_most=most,
+        ladder=SPOT_ONLY,
+        max_price_per_hour=0.5,
+    )
+    world.settings.deploy(replace(world.workload_settings(), pricing=pricing))
+    world.clock.advance(SETTINGS_FOR)
+    run_out(world, Shape(memory_gib=64))
+
+    assert learned(world).needs == Needs(memory_gib=256)
 
 
 def test_a_size_that_people_state_stays_above_the_ceiling() -> None:
