@@ -17,10 +17,10 @@ from typing import Any
 from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
+from spindown.contract.metric import class_of
 from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
 from spindown.domain.policy import Needs, Policy
-from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
@@ -62,23 +62,6 @@ class AttemptEnd(StrEnum):
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
     LOST = "lost"
-
-
-#: What the metric of dead letters calls a job that was given up, by the code of its manifest.
-_CLASSES = {
-    ReasonCode.FAILED_TOO_OFTEN.value: "failures",
-    ReasonCode.FAILED_ON_SEVERAL.value: "failures",
-    ReasonCode.NEVER_DONE.value: "interruptions",
-    ReasonCode.ITEM_TOO_LONG.value: ReasonCode.ITEM_TOO_LONG.value,
-}
-
-
-def class_of(code: str) -> str:
-    """Return what the metric of dead letters calls a job that was given up with a code.
-
-    Its input is bad where there is none.
-    """
-    return _CLASSES.get(code, "input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
+from spindown.contract.metric import class_of
 from spindown.contract.usage import UsageEnd
 from spindown.domain.lease import outage_wait
 from spindown.domain.worker_lifecycle import (
@@ -30,7 +31,7 @@ from spindown.job.progress import Progress
 from spindown.job.route import settle_message
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
-from spindown.worker.job_ending import AttemptEnd, SlotContext, announce, class_of
+from spindown.worker.job_ending import AttemptEnd, SlotContext, announce
 from spindown.worker.process_tree.process_tree import Wedged
 
 _ENDS = {

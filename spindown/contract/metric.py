@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spindown.domain.reason import ReasonCode
+
 DEPLOYMENT = "Deployment"
 WORKLOAD = "Workload"
 STATE = "State"
@@ -23,6 +25,22 @@ FUNCTION = "Function"
 POOL = "Pool"
 ALERT = "Alert"
 CAUSE = "Cause"
+
+
+#: Reason of ``DeadLettered`` of a job that was given up, by the code of its manifest.
+_CLASSES = {
+    ReasonCode.FAILED_TOO_OFTEN.value: "failures",
+    ReasonCode.FAILED_ON_SEVERAL.value: "failures",
+    ReasonCode.NEVER_DONE.value: "interruptions",
+}
+
+
+def class_of(code: str) -> str:
+    """Return what the metric of dead letters calls a job that was given up with a code.
+
+    Its input is bad where there is none.
+    """
+    return _CLASSES.get(code, code or "input")
 
 
 class Unit(StrEnum):

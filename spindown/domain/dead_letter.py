@@ -10,7 +10,7 @@ one item takes too long, however attempts end    ``too_long``
 its manifest says that it has failed             ``lease.claim_verdict``: the move is repeated
 no machine may do it, or none is sold            ``job.route`` and ``job.claim``, when they take it
 its message is no job, or not the one of its id  ``job.route`` and ``job.claim``, when they read it
-only a later version can read its message        ``is_unreadable_for_good``
+only a later version, or nobody, can read it     ``is_unreadable_for_good``
 nothing above saw it for 100 receives            SQS, by ``MAX_RECEIVE_COUNT``
 ===============================================  =================================================
 
@@ -166,7 +166,7 @@ def too_long(wasted_work: WastedWork, dollars: float, policy: Policy) -> Reason:
 
 
 def is_unreadable_for_good(sent_at: datetime, receive_count: int, now: datetime) -> bool:
-    """Tell whether nobody will read a message any more that a later version wrote."""
+    """Tell whether nobody will read a message any more that could not be read so far."""
     return now - sent_at >= UNREADABLE_FOR and receive_count >= UNREADABLE_RECEIVES
 
 

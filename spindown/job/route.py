@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from types import MappingProxyType
-from typing import Any
 
 from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.job.manifest import JobState, Manifest
@@ -29,7 +28,7 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.job.source import source_of
 from spindown.contract.learned_size import decode_sizes, sizes_key
-from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD
+from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD, class_of
 from spindown.contract.queue import shape_queue
 from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
@@ -113,8 +112,8 @@ _REFUSALS = (AccessDenied, Throttled, Unreachable)
 #: takes no other's; if there are many types, each has at least so many, of what is left.
 SHAPES_AT_MOST = 50
 _SHAPES_LEAST = 5
-#: As many more for jobs that have run out of both kinds of memory: their manifests say so, which
-#: their workers write.
+#: As many more for jobs alone that have run out of both kinds of memory: their manifests say so,
+#: which their workers write. Both bounds count all that were made, whoever asked first.
 GROWN_AT_MOST = 50
 
 _log = logging.getLogger(__name__)
@@ -173,8 +172,12 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
     """
     job_id, words = job.job_id or "", say(reason)
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
-    with suppress(NewerSchema, PreconditionFailed):
+    try:
         stored = load_manifest(job_id, ports.objects)
+    except (AccessDenied, NewerSchema):
+        # A damaged one is read from older versions, which ``intake`` may not.
+        return words
+    with suppress(PreconditionFailed):
         if stored is not None:
             known = replace(stored.manifest, epoch=stored.epoch_floor)
             is_held = bool(known.owner) and not known.released
@@ -323,7 +326,8 @@ class MessageRouter:
         job_id = job.job_id or ""
         try:
             whole = read_stored(job, self._ports.objects)
-        except NewerSchema as exc:
+        except (AccessDenied, NewerSchema) as exc:
+            # Who stored it may have encrypted it by a key that only they may use.
             return self._postpone(message, exc)
         except (ContractError, NotFound):
             unstored = Reason(ReasonCode.BODY_NOT_STORED, {"job": job_id})
@@ -348,9 +352,12 @@ class MessageRouter:
         rejected = self._why_refused(settled)
         if rejected:
             return self._give_up(message, whole, rejected)
-        queue = self._queue_for(settled.shape, whole.type or "", has_run_out=has_run_out)
+        # A message alone may ask for the same, so what its job has gone through counts.
+        has_grown = has_run_out and is_grown(settled.shape, self._own)
+        queue = self._queue_for(settled.shape, whole.type or "", has_grown=has_grown)
         if queue is None:
-            told: About = {"shapes": SHAPES_AT_MOST, "shape": settled.shape.name}
+            most = _shapes_at_most(has_grown=has_grown)
+            told: About = {"shapes": most, "shape": settled.shape.name}
             return self._give_up(message, whole, Reason(ReasonCode.TOO_MANY_SHAPES, told))
         return self._move(message, job, queue, sized)
 
@@ -390,12 +397,12 @@ class MessageRouter:
     def _known_of(self, job: JobMessage) -> StoredManifest | None:
         """Return the manifest of a message's job; None: there is none, or none to go by here.
 
-        What the body of another job makes of it, its claim says. So it does of a manifest that
-        cannot be read here: a damaged one is read from older versions, which ``intake`` may not.
+        What the body of another job makes of it, its claim says. So its claim does of a manifest
+        that cannot be read here, which is damaged or of a later version.
         """
         try:
             stored = load_manifest(job.job_id or "", self._ports.objects)
-        except SpindownError:
+        except (AccessDenied, NewerSchema):
             return None
         return None if stored is None or is_other_body(stored.manifest, job) else stored
 
@@ -414,12 +421,11 @@ class MessageRouter:
                 delete(message.receipt_handle, self._ports.queue)
                 return _DROPPED
             case ClaimVerdict.DEAD_LETTER:
-                given: dict[str, Any] = {
-                    "code": manifest.code,
-                    "dollars": dollars_wasted(manifest),
-                }
-                dead_letter(message, job, manifest.reason, "", self._ports, **given)
-                return Routed(rejected={manifest.code or "failed": 1})
+                code, dollars = manifest.code, dollars_wasted(manifest)
+                dead_letter(
+                    message, job, manifest.reason, "", self._ports, code=code, dollars=dollars
+                )
+                return Routed(rejected={class_of(code): 1})
             case _:
                 return None
 
@@ -431,8 +437,8 @@ class MessageRouter:
         sized = sized_at(known, self._ports.clock.now())
         return None if sized.needs == Needs() else sized
 
-    def _postpone(self, message: Message, error: NewerSchema) -> Routed:
-        """Hide what only a later version can read; at last give it up."""
+    def _postpone(self, message: Message, error: SpindownError) -> Routed:
+        """Hide what only a later version can read, or nobody; at last give it up."""
         if is_unreadable_for_good(message.sent_at, message.receive_count, self._ports.clock.now()):
             dead_letter_untouched(message, str(error), self._ports)
             return _MALFORMED
@@ -458,11 +464,11 @@ class MessageRouter:
         dead_letter_untouched(message, told, self._ports, code=reason.code, job_id=job_id)
         return Routed(rejected={reason.code.value: 1})
 
-    def _queue_for(self, shape: Shape, job_type: str, *, has_run_out: bool) -> JobQueue | None:
+    def _queue_for(self, shape: Shape, job_type: str, *, has_grown: bool) -> JobQueue | None:
         """Return the queue that takes a job, which may not be made yet; None: there is none."""
         with self._placing:
             known = self._queues.get((shape, job_type))
-            chosen = None if known else self._choose_shape(shape, job_type, has_run_out=has_run_out)
+            chosen = None if known else self._choose_shape(shape, job_type, has_grown=has_grown)
             if chosen is None:
                 return known
             return self._queues.get((chosen, job_type)) or self._register(chosen, job_type)
@@ -474,7 +480,7 @@ class MessageRouter:
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
-    def _choose_shape(self, shape: Shape, job_type: str, *, has_run_out: bool) -> Shape | None:
+    def _choose_shape(self, shape: Shape, job_type: str, *, has_grown: bool) -> Shape | None:
         """Return the shape whose queue takes a job; None: there is none.
 
         Its own, or of those that cover it the one with the cheapest machine, if its type has used
@@ -484,8 +490,6 @@ class MessageRouter:
         """
         if shape in self._own:
             return shape
-        # A message alone may ask for the same, so what its job has gone through counts.
-        has_grown = has_run_out and is_grown(shape, self._own)
         asker = job_type, has_grown
         if asker not in self._open_to:
             listed = read_shapes(self._ports.table, self._settings.name)
@@ -505,11 +509,10 @@ class MessageRouter:
         """Tell whether one more size that jobs of a type ask for may have a queue."""
         own = {each.name for each in self._own}
         made_up = [row for name, row in listed.items() if name not in own]
-        if has_grown:
-            return len(made_up) < SHAPES_AT_MOST + GROWN_AT_MOST
         of_type = [row for row in made_up if job_type in row.types]
         share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
-        return len(made_up) < SHAPES_AT_MOST and len(of_type) < share
+        is_within_share = has_grown or len(of_type) < share
+        return is_within_share and len(made_up) < _shapes_at_most(has_grown=has_grown)
 
     def _cheapest_first(self, listed: Collection[str]) -> Sequence[Shape]:
         """Return the shapes that have a queue, or may have one, the cheapest machine first."""
@@ -522,6 +525,10 @@ class MessageRouter:
             slots, required = self._policy.shared_slots, self._settings.requirements
             self._prices[shape] = price_of(shape, required, slots, self._sold)
         return self._prices[shape]
+
+
+def _shapes_at_most(*, has_grown: bool) -> int:
+    return SHAPES_AT_MOST + (GROWN_AT_MOST if has_grown else 0)
 
 
 def route(

@@ -133,6 +133,9 @@ def test_pairs_of_memories_open_no_queue_each(run_out: bool, most: int) -> None:
     made_up = world.view().shapes.keys() - {shape.name for shape in own_shapes(policy)}
 
     assert len(made_up) <= most < asked
+    told = world.dead_letters.receive(wait=timedelta(0), visibility=minutes(1))
+    assert told is not None
+    assert f" {most} " in told.attributes["reason"]
 
 
 def test_what_outgrew_both_memories_has_room_beside_a_flood() -> None:

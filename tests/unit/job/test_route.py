@@ -22,12 +22,12 @@ from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.contract.row import shape_sort_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
+from spindown.domain.dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
-from spindown.error import AccessDenied, NotFound, Unreachable
+from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.message import first_sent_at
@@ -204,15 +204,65 @@ def test_a_cancelled_job_is_not_routed(world: ControlWorld) -> None:
 def test_a_job_whose_manifest_cannot_be_read_is_routed(world: ControlWorld) -> None:
     world.objects.put(manifest_key("j"), b"{")
     world.ask("j", type="small")
+    denied(world, "versions", "manifest")
+
+    assert world.route().routed == 1
+
+
+def test_what_no_manifest_can_tell_ends_no_run() -> None:
+    world = a_world_with_prices()
+    for number in range(8):
+        world.objects.put(manifest_key(f"j{number}"), b"{")
+        world.ask(f"j{number}", requirements={"memory_gib": 100})
+    world.ask("honest", type="small")
+    denied(world, "versions", "manifest")
+
+    code = ReasonCode.NO_SUCH_SIZE.value
+    assert world.route() == Routed(routed=1, rejected={code: 8})
+    assert letters(world) == {f"j{number}": code for number in range(8)}
+
+
+def denied(world: ControlWorld, method: str, *keys: str, error: type = AccessDenied) -> None:
+    """Let a method fail for what is called like this."""
 
     def deny(call: PortCall, proceed: Any) -> Any:
-        if call.method == "versions":
-            raise AccessDenied("s3:ListBucketVersions")
+        if call.method == method and any(key in str(call.args[0]) for key in keys):
+            raise error("no")
         return proceed()
 
     world.interfere = deny
 
-    assert world.route().routed == 1
+
+def test_bodies_that_nobody_may_read_end_no_run_and_go(world: ControlWorld) -> None:
+    for number in range(8):
+        data, pointer = encode_stored(JobMessage(items=(1,), job_id=f"j{number}"))
+        world.objects.put(stored_key(f"j{number}", pointer.stored or ""), data)
+        body = json.dumps({"job_id": f"j{number}", "stored": pointer.stored})
+        world.queue.send([Outgoing(body=body)])
+    world.ask("honest", type="small")
+    denied(world, "get", "bodies/")
+
+    assert world.route() == Routed(routed=1, postponed=8)
+    for _ in range(10):
+        world.clock.advance(UNREADABLE_FOR / 4)
+        world.route()
+    assert world.queue.bodies() == []
+    assert len(world.dead_letters.bodies()) == 8
+
+
+@pytest.mark.parametrize("error", [Throttled, Unreachable])
+def test_a_job_of_which_nothing_is_known_yet_is_not_placed(
+    world: ControlWorld, error: type
+) -> None:
+    world.ask("j", type="small")
+    over(world, "j")
+    denied(world, "get", "manifest", error=error)
+    early = world.route()
+    world.interfere = None
+    world.clock.advance(minutes(3))
+
+    assert early == Routed(postponed=1)
+    assert world.route() == Routed(dropped=1)
 
 
 def over(world: ControlWorld, job_id: str, **ended: Any) -> None:
@@ -241,7 +291,7 @@ def test_a_message_of_a_failed_job_is_a_dead_letter_as_it_was(world: ControlWorl
     code = ReasonCode.FAILED_TOO_OFTEN.value
     over(world, "j", state=JobState.FAILED, reason="it failed 5 times", code=code)
 
-    assert world.route().rejected == {code: 1}
+    assert world.route().rejected == {"failures": 1}
     letter = world.dead_letters.receive(wait=timedelta(0), visibility=minutes(5))
     assert letter is not None
     assert (letter.attributes["reason"], letter.attributes["code"]) == ("it failed 5 times", code)
