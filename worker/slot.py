@@ -22,7 +22,7 @@ from spindown.domain.worker_lifecycle import (
     Take,
     WasCondemned,
 )
-from spindown.error import SpindownError
+from spindown.error import NewerSchema, SpindownError
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.manifest_store import load_manifest
@@ -274,7 +274,10 @@ class Slot:
 
         A message may be refused while its job is another's, or over.
         """
-        stored = load_manifest(job_id, self._context.ports.objects)
+        stored = None
+        # A later version's has another code: it was left as it is.
+        with suppress(NewerSchema):
+            stored = load_manifest(job_id, self._context.ports.objects)
         if stored is None or (only and stored.manifest.code != only):
             return
         announce(stored.manifest, self._context)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spindown.aws.clock import SystemClock
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -273,6 +273,17 @@ def test_a_letter_is_counted_by_why_its_job_failed(
 
     assert slot.world.manifest("j").code == code.value
     assert letters_by_reason(slot) == [(1, told)]
+
+
+def test_a_letter_of_a_later_version_s_job_is_no_fault(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    later = Manifest(job_id="j", epoch=1, owner="", state=JobState.RUNNING, schema=99)
+    slot.world.objects.put(manifest_key("j"), encode_manifest(later))
+    slot.world.send({**JOB, "type": "small"})
+    slot.step()
+
+    assert letters_by_reason(slot) == [(1, ReasonCode.NO_TYPES.value)]
+    assert slot.world.queue.bodies() == []
 
 
 def test_an_item_too_long_for_its_limit_is_counted_so(tmp_path: Path) -> None:
