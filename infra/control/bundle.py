@@ -28,7 +28,7 @@ from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
 from spindown.error import ConfigError
-from spindown.infra.shared.pinned_uv import NO_COLOUR, say_cause
+from spindown.infra.shared.pinned_uv import NO_COLOUR, why_failed
 from spindown.infra.shared.worker_kit import PACKAGE, files_of
 
 LOCK = PACKAGE / "locks" / "functions.txt"
@@ -119,10 +119,10 @@ def make_bundle(directory: Path, target: Target, locks: Sequence[Path] = (LOCK,)
         *target.options,
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
+    if why := why_failed(done):
         raise ConfigError(
             " and ".join(f"locks/{lock.name}" for lock in locks),
-            say_cause(done.stderr),
+            why,
             "make its packages reachable, then run the command again",
         )
     for name in _LEFT_OUT:
@@ -166,12 +166,12 @@ def compile_sources(directory: Path, python: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return str(exc)
-    return "" if done.returncode == 0 else say_cause(done.stderr + done.stdout)
+    return why_failed(done)
 
 
 @cache
 def _tell_slower(why: str) -> None:
-    """Say once that functions start slower, though there are several packages."""
+    """Say that functions start slower, and of several packages only once."""
     sys.stderr.write(
         "spindown: functions of this version of Spindown start half a second slower, "
         f"since no Python {_VERSION} was found or fetched to compile them: install "

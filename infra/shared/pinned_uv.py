@@ -46,24 +46,34 @@ def fetch_uv(architecture: Architecture) -> bytes | None:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=_FETCHED_WITHIN
             )
-            failed = done.stderr if done.returncode else ""
+            why = why_failed(done)
         except subprocess.TimeoutExpired as exc:
-            failed = str(exc)
-        if not failed:
+            why = str(exc)
+        if not why:
             return (Path(directory) / "bin" / "uv").read_bytes()
     sys.stderr.write(
         f"spindown: instances with {architecture} fetch uv with pip, which takes seconds of each "
         "install, since it could not be fetched here: make the package index reachable, then "
-        f"deploy again ({say_cause(failed)})\n"
+        f"deploy again ({why})\n"
     )
     return None
 
 
+def why_failed(done: "subprocess.CompletedProcess[str]") -> str:
+    """Return why a command failed that fetches or finds something; "": it did not."""
+    if done.returncode == 0:
+        return ""
+    return say_cause(done.stderr + done.stdout) or f"it ended with {done.returncode} and no word"
+
+
 def say_cause(said: str) -> str:
     """Return the host that uv could not reach and why; without a host what it said, shortened."""
+    # Who may read an index from here is nobody's concern elsewhere.
+    said = re.sub(r"(https?://)[^/\s`)]*@", r"\1", said)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    host = re.search(r"https?://([^/\s`)]+)", said)
-    if host is None:
+    # Each is the cause of the one before; what else is told may be a hint, with a link to help.
+    causes = [line for line in lines if line.startswith(("cause: ", "Caused by: "))]
+    host = re.search(r"(?:`|url \()https?://([^/\s`)]+)", said)
+    if host is None or not causes:
         return " ".join(lines)[:_SHOWN_CHARACTERS]
-    # Each line is the cause of the one before.
-    return f"{host[1]}: {re.sub('^(cause|Caused by): *', '', lines[-1])[:_SHOWN_CHARACTERS]}"
+    return f"{host[1]}: {causes[-1].partition(': ')[2][:_SHOWN_CHARACTERS]}"

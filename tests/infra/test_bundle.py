@@ -121,6 +121,9 @@ def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
     assert done.stdout == "compiled\n"
 
 
+WHO = "me:pass"
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -136,6 +139,15 @@ def test_bytecode_is_used_without_a_look_at_its_source(tmp_path: Path) -> None:
             "error: Failed to fetch: `https://mirror:8443/a`\n  Caused by: dns error\n",
             "mirror:8443: dns error",
         ),
+        (
+            (
+                "warning: read https://docs.example/help\nerror: Failed to fetch: "
+                f"`https://{WHO}@mirror/a`\n  Caused by: 401 Unauthorized\n"
+                "hint: set credentials, see https://docs.example/auth\n"
+            ),
+            "mirror: 401 Unauthorized",
+        ),
+        (f"no access to https://{WHO}@mirror/a\n", "no access to https://mirror/a"),
         ("error: No interpreter found\n  for Python 3.14\n", "error: No interpreter found for"),
         ("x" * 1000, "x" * 300),
     ],
@@ -148,11 +160,13 @@ def test_the_cause_of_a_failed_download_has_its_host(said: str, told: str) -> No
 def test_who_has_no_python_of_lambda_is_told_why_it_is_slower(tmp_path: Path) -> None:
     (tmp_path / "answer.py").write_text("print('from source')")
     refuse = [sys.executable, "-c", "raise SystemExit('no interpreter')"]
+    die = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
 
-    said = [compile_sources(tmp_path, one) for one in (refuse, [str(tmp_path / "none")])]
+    said = [compile_sources(tmp_path, one) for one in (refuse, [str(tmp_path / "none")], die)]
 
     assert said[0] == "no interpreter"
     assert "none" in said[1]
+    assert "-9" in said[2]
     assert not list(tmp_path.rglob("*.pyc"))
 
 
