@@ -227,8 +227,8 @@ def _table(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
     yield MonthlyUsage(usage=Usage.TABLE_BACKUP_GIB, quantity=LEDGER_GIB, purpose="ledger")
 
 
-def _parameter(properties: Properties, _: Resources) -> Iterator[MonthlyUsage]:
-    if measure_text(properties["Value"]) > FREE_PARAMETER_BYTES_MAX:
+def _parameter(properties: Properties, resources: Resources) -> Iterator[MonthlyUsage]:
+    if measure_text(properties["Value"], resources) > FREE_PARAMETER_BYTES_MAX:
         yield MonthlyUsage(usage=Usage.PARAMETER, quantity=1, purpose="settings of over 4 KB")
 
 

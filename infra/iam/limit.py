@@ -14,12 +14,11 @@ from constructs import Construct
 
 from spindown.config.deployment import POLICY_CHARACTERS_MAX
 from spindown.error import ConfigError
+from spindown.infra.parameter import ID_MOST, write_out
 
 #: Managed policies of a role, unless the account has a higher quota.
 POLICIES_MAX = 10
 
-#: As long as a reference may become: an id of EC2 has 20 characters, a region 14, an account 12.
-_REFERENCE = "x" * 24
 #: Around the statements of a policy.
 _ENVELOPE = len('{"Version":"2012-10-17","Statement":[]}')
 
@@ -44,20 +43,8 @@ def split_statements(
 
 def measure(document: Any) -> int:
     """Return the characters that a part of a template may have once its references are resolved."""
-    return len(json.dumps(_written_out(document), separators=(",", ":")))
-
-
-def _written_out(value: Any) -> Any:
-    match value:
-        case {"Fn::Join": [str(glue), list(parts)]}:
-            return glue.join(str(_written_out(part)) for part in parts)
-        case {"Ref": str()} | {"Fn::GetAtt": list()}:
-            return _REFERENCE
-        case Mapping():
-            return {key: _written_out(one) for key, one in value.items()}
-        case list():
-            return [_written_out(one) for one in value]
-    return value
+    written = write_out(document, lambda _: ID_MOST)
+    return len(json.dumps(written, separators=(",", ":")))
 
 
 def check_roles(templates: Sequence[Template], *, workloads: int, regions: int) -> None:

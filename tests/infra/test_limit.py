@@ -20,6 +20,7 @@ from spindown.infra.deployment import (
     synthesise_app,
 )
 from spindown.infra.iam.limit import POLICIES_MAX, check_roles, measure
+from spindown.infra.parameter import check_parameters
 from tests.infra.assembly import (
     PLAIN,
     Assembly,
@@ -141,6 +142,37 @@ def test_more_types_than_a_parameter_holds_are_told_of(
 
     with fits:
         synthesise_app(app, load_config(app))
+
+
+def settings_of(name: str, value: Any, **resources: str) -> dict[str, Any]:
+    """Return a template with a parameter, and other resources of some types."""
+    written = {"Name": f"/spindown/lab/{name}", "Value": value}
+    others = {each: {"Type": kind} for each, kind in resources.items()}
+    made = {"Type": "AWS::SSM::Parameter", "Properties": written}
+    return {"Resources": {**others, "Settings": made}}
+
+
+def test_what_a_parameter_names_counts_by_its_kind() -> None:
+    value = {"Fn::Join": [",", [{"Ref": "One"}] * 200]}
+    check_parameters([settings_of("workload/w", value, One="AWS::EC2::Subnet")])
+
+    with pytest.raises(ConfigError, match=r"^workload\.w is .*26,999 bytes"):
+        check_parameters([settings_of("workload/w", value, One="AWS::SQS::Queue")])
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("deployment", "deployment"),
+        ("workload/deployment", "workload.deployment"),
+        ("outpost/w", "workload.w"),
+    ],
+)
+def test_a_long_parameter_is_told_by_its_table(name: str, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_parameters([settings_of(name, "x" * 9000)])
+
+    assert caught.value.field == field
 
 
 def some_types(count: int) -> str:
