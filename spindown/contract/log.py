@@ -9,8 +9,8 @@ from typing import Any
 
 from spindown.contract.job.message import child_id
 
-#: A line that the code of a job printed: ``job_id``, ``epoch``, ``text``; with ``again`` if it was
-#: told before without a job, as what ``setup`` prints before there is one.
+#: A line that the code of a job printed: ``job_id``, ``epoch``, ``text``; with ``again`` if the log
+#: has that already without a job, as what ``setup`` prints before there is one.
 USER_OUTPUT = "user_output"
 #: Lines of a second that were printed beyond the bound: ``lines``.
 USER_OUTPUT_LEFT_OUT = "user_output_left_out"

@@ -133,9 +133,9 @@ class Output:
         self.job_id = ""
         self.epoch = 0
         self.output_log: OutputLog | None = None
-        #: What was printed before the first job, as by ``setup``: the last lines, and how many more
-        #: there were.
-        self._before: deque[str] = deque(maxlen=LINES_A_SECOND)
+        #: What was printed before the first job, as by ``setup``: the last lines, each with whether
+        #: the log has it, and how many more there were.
+        self._before: deque[tuple[str, bool]] = deque(maxlen=LINES_A_SECOND)
         self._before_left_out = 0
         # One thread reads, another says whose it is.
         self._lock = threading.Lock()
@@ -150,21 +150,22 @@ class Output:
         """Let what is read from now on belong to an attempt at a job.
 
         What was read before the first one belongs to that: nothing else of the code would tell
-        what its ``setup`` printed. The log has it already, as of the instance alone.
+        what its ``setup`` printed. Most of it the log has already, as of the instance alone.
         """
         with self._lock:
             self.job_id, self.epoch, self.output_log = job_id, epoch, output_log
             if self._before_left_out:
-                self._tell_of_job(f"[{self._before_left_out} lines left out]")
-            for text in self._before:
-                self._tell_of_job(text)
+                # The log has these lines, or its own count of those that it lacks.
+                self._tell_of_job(f"[{self._before_left_out} lines left out]", is_known=True)
+            for text, is_known in self._before:
+                self._tell_of_job(text, is_known=is_known)
             self._before.clear()
             self._before_left_out = 0
 
-    def _tell_of_job(self, text: str) -> None:
+    def _tell_of_job(self, text: str, *, is_known: bool) -> None:
         if self.output_log is not None:
             self.output_log.add(text)
-        self._tell(USER_OUTPUT, text=text, again=True)
+        self._tell(USER_OUTPUT, text=text, **({"again": True} if is_known else {}))
 
     @property
     def last_line(self) -> str:
@@ -188,8 +189,6 @@ class Output:
         text, progress = split_progress(line)
         if progress is not None and self.output_log is not None:
             self.output_log.progress = progress
-        if text or progress is None:
-            self._keep(text)
         now = self._clock()
         if now - self._second_began >= 1.0:
             self._tell_left_out()
@@ -198,16 +197,15 @@ class Output:
             self._tell_progress(progress, now)
         if text or progress is None:
             self._lines += 1
-            if self._lines > LINES_A_SECOND:
-                self._left_out += 1
-            else:
-                self._tell(USER_OUTPUT, text=text)
+            is_within = self._lines <= LINES_A_SECOND
+            self._left_out += not is_within
+            self._keep(text, is_told=is_within and self._tell(USER_OUTPUT, text=text))
 
-    def _keep(self, text: str) -> None:
+    def _keep(self, text: str, *, is_told: bool) -> None:
         self._last_lines.append(text)
         if not self.job_id:
             self._before_left_out += len(self._before) == LINES_A_SECOND
-            self._before.append(text)
+            self._before.append((text, is_told))
         if self.output_log is not None:
             self.output_log.add(text)
 
@@ -221,7 +219,8 @@ class Output:
         if self._lines <= LINES_A_SECOND:
             self._tell(USER_PROGRESS, **encode(progress))
 
-    def _tell(self, event: str, *, text: str, **fields: Any) -> None:
+    def _tell(self, event: str, *, text: str, **fields: Any) -> bool:
+        """Tell an event if the day has room for it; tell whether it has."""
         # As the event writes it: a byte may become six, such as a control character.
         room = self._allowance.take(len(write_json(text)) - len('""'))
         if room is Room.ROOM:
@@ -229,6 +228,7 @@ class Output:
         elif room is Room.JUST_FULL:
             bytes_a_day = self._allowance.bytes_a_day
             self._log.warning(USER_OUTPUT_LIMIT, **self._whose, bytes_a_day=bytes_a_day)
+        return room is Room.ROOM
 
     def _tell_left_out(self) -> None:
         if self._left_out and not self._allowance.is_full:

@@ -115,6 +115,36 @@ def test_what_setup_prints_belongs_to_the_first_job(output: io.StringIO) -> None
     assert (first.read(), second.read()) == (b"loading\n", b"")
 
 
+@pytest.mark.parametrize(
+    ("bytes_a_day", "told_before"),
+    [(10**6, LINES_A_SECOND), (10 * EVENT_BYTES, 9)],
+    ids=["more than a second has", "more than a day has"],
+)
+def test_what_the_log_never_had_does_not_come_again(
+    output: io.StringIO, bytes_a_day: int, told_before: int
+) -> None:
+    now = [0.0]
+    allowance = LogAllowance(bytes_a_day, clock=lambda: now[0])
+    told = Output(open_log(output), allowance, clock=lambda: 0.0)
+    told.read(io.BytesIO(b"".join(b"%d\n" % n for n in range(LINES_A_SECOND + 7))))
+    # Another day has room again.
+    now[0] = 86_400.0
+    allowance.bytes_a_day = 10**6
+
+    told.belong_to("a", 1, None)
+
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    known = {
+        line["text"] for line in lines if line["event"] == "user_output" and not line["job_id"]
+    }
+    again = {line["text"]: "again" in line for line in lines if line.get("job_id")}
+    assert len(known) == told_before
+    # Of these the log has a count.
+    assert again.pop("[7 lines left out]")
+    assert len(again) == LINES_A_SECOND
+    assert again == {text: text in known for text in again}
+
+
 def test_of_a_long_setup_the_job_gets_the_end(output: io.StringIO) -> None:
     told = Output(open_log(output), LogAllowance(), clock=lambda: 0.0)
     told.read(io.BytesIO(b"".join(b"%d\n" % n for n in range(LINES_A_SECOND + 7))))
