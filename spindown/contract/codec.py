@@ -159,10 +159,19 @@ def load_strict(data: str | bytes, levels: int = DEPTH_MAX) -> Any:
     Raises:
         ValueError, RecursionError: it is none; among them NotFinite and TooDeep.
     """
-    value = json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
+    value = load_finite(data)
     if is_too_deep(value, levels):
         raise TooDeep
     return value
+
+
+def load_finite(data: str | bytes | bytearray) -> Any:
+    """Parse JSON whose numbers are finite, however deeply it nests.
+
+    Raises:
+        ValueError, RecursionError: it is none; among them NotFinite.
+    """
+    return json.loads(data, parse_constant=_refuse_number, parse_float=_finite)
 
 
 def _finite(text: str) -> float:

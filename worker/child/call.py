@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spindown.contract.codec import DEPTH_MAX, is_too_deep, to_json
+from spindown.contract.codec import DEPTH_MAX, TooDeep, load_strict, to_json
 from spindown.contract.run import Results
 from spindown.user import Item
-from spindown.worker.child.frame import ANSWERS_MEMORY_MAX, load_json, weigh
+from spindown.worker.child.frame import ANSWERS_MEMORY_MAX, weigh
 from spindown.worker.child.runner import ItemDone, Task
 from spindown.worker.code_folder import TooMuch, list_files, make_own, make_shared, make_shared_in
 
@@ -190,12 +190,11 @@ def _load(data: bytes) -> Any:
             f"memory: write it to a file: {_shown(data)}"
         )
     try:
-        value = load_json(data)
+        return load_strict(data)
+    except TooDeep as exc:
+        raise BadResult(f"a result nests deeper than {DEPTH_MAX} levels") from exc
     except (ValueError, RecursionError) as exc:
         raise BadResult(f"what it wrote as a result is not JSON: {_shown(data)}") from exc
-    if is_too_deep(value):
-        raise BadResult(f"a result nests deeper than {DEPTH_MAX} levels")
-    return value
 
 
 def _shown(data: bytes) -> str:

@@ -5,15 +5,14 @@ what the worker reads may be anything.
 """
 
 import json
-import math
 import os
 import re
 import select
 import struct
 import time
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
-from spindown.contract.codec import to_json
+from spindown.contract.codec import load_finite, to_json
 
 _LENGTH = struct.Struct(">I")
 #: What a pipe holds.
@@ -82,24 +81,9 @@ def write_within(fd: int, data: bytes, seconds: float) -> bool:
     return True
 
 
-def load_json(data: bytes | bytearray) -> Any:
-    """Return a JSON value whose numbers are finite (ValueError, RecursionError: it is none)."""
-    return json.loads(data, parse_constant=_refuse, parse_float=_finite)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    # Beyond the largest there is only infinity, which is not JSON either.
-    return value if math.isfinite(value) else _refuse(text)
-
-
 def _load(data: bytearray) -> Frame:
     try:
-        frame = load_json(data)
+        frame = load_finite(data)
     except (ValueError, RecursionError) as exc:
         raise EOFError from exc
     if not isinstance(frame, dict) or "type" not in frame:

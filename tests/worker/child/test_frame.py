@@ -4,7 +4,8 @@ import tracemalloc
 
 import pytest
 
-from spindown.worker.child.frame import load_json, weigh
+from spindown.contract.codec import load_finite
+from spindown.worker.child.frame import weigh
 
 _MANY = 20_000
 
@@ -28,7 +29,7 @@ def test_a_text_of_json_weighs_what_it_takes(text: str) -> None:
     data = text.encode()
     tracemalloc.start()
     try:
-        value = load_json(data)
+        value = load_finite(data)
         takes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
