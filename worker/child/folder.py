@@ -114,7 +114,7 @@ def say_not_kept(place: Path, before: Mapping[str, _Version]) -> str:
     more = f" and {len(new) - _NAMED:,} more" if len(new) > _NAMED else ""
     count = ("" if is_whole else "at least ") + say_count(len(new), "new or changed file")
     are = "is" if len(new) == 1 else "are"
-    how = f"what is written to {OUTPUTS}/ is"
+    how = f"only files in {OUTPUTS}/ are kept"
     return f"{count} outside {OUTPUTS}/ {are} not kept: {named}{more}; {how}"
 
 

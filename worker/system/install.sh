@@ -170,7 +170,7 @@ add() {
 # the credentials of this instance.
 install_requirements() {
     step "the code's requirements meanwhile${wheels:+: from wheels only}"
-    # On the disk of the packages, of which the instance may have several.
+    # On the disk to which the packages go: an instance may have several.
     build=$home/run/.build
     mkdir "$build"
     cp -R "$scratch/code" "$build/code"

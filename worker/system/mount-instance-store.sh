@@ -52,7 +52,7 @@ format() {
     fi
 }
 
-# Bytes that are left, in KiB.
+# KiB that are free.
 room() { df -k --output=avail "$1" | tail -n 1 | tr -d ' '; }
 
 # AWS's Deep Learning AMIs make one ext4 volume of all the disks by a unit of their own, which begins
