@@ -16,8 +16,8 @@ from spindown.cli.advise.search import (
     search,
 )
 from spindown.cli.history.gather import Gathered
+from spindown.cli.render.screen import format_wait
 from spindown.cli.simulate.alternative import Alternative, Role
-from spindown.cli.simulate.table import format_wait
 from spindown.config import format_duration
 from spindown.domain.advice import (
     GapShare,

@@ -27,10 +27,10 @@ from spindown.cli.advise.advice import (
 from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
 from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.history.option import SimulationOptions
-from spindown.cli.render.screen import open_console
+from spindown.cli.render.screen import format_wait, open_console
 from spindown.cli.render.table import make_table
 from spindown.cli.simulate.alternative import Alternative, Simulations, progress_of
-from spindown.cli.simulate.table import ceiling_sentence, format_days, format_wait
+from spindown.cli.simulate.table import ceiling_sentence, format_days
 from spindown.config import format_duration, parse_duration
 from spindown.config.schema import NONE_IS
 from spindown.domain.advice import Answer, Verdict

@@ -135,4 +135,7 @@ def _differences(one: KindDifference, places: int) -> Iterator[str]:
 
 
 def _signed(dollars: float, places: int) -> str:
-    return f"{'+' if dollars >= 0 else '-'}{say_usd(abs(dollars), places)}"
+    said = say_usd(abs(dollars), places)
+    if abs(dollars) < 10**-places / 2:
+        return said
+    return f"{'+' if dollars > 0 else '-'}{said}"

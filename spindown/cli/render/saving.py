@@ -20,21 +20,25 @@ SAVED = (
 AT_WORK = "machines' time at work on it; boots and idle time come on top"
 
 _CENT = 0.01
+#: USD; sums of floats that should be equal differ by less.
+_NOTHING = 1e-9
 _NEARLY_ALL = 0.995
 
 
 def usd_places(largest: float) -> int:
-    """Return with how many places all dollars of a table are told, by the largest: they add up."""
+    """Return with how many places all dollars of a table are told, by the largest."""
     return 2 if abs(largest) >= 1.0 else 4 if abs(largest) >= _CENT else 6
 
 
 def say_usd(dollars: float, places: int | None = None) -> str:
     """Return dollars with cents; below a cent with as many places as show something.
 
-    ``places``: those of a table; None: it stands alone.
+    ``places``: those of a table, where something is never shown as nothing; None: it stands alone.
     """
     if places is not None:
-        return f"{dollars:,.{places}f}"
+        unit = 10.0**-places
+        is_hidden = _NOTHING < abs(dollars) < unit / 2
+        return f"<{unit:.{places}f}" if is_hidden else f"{dollars:,.{places}f}"
     if dollars == 0.0 or abs(dollars) >= _CENT:
         return f"{dollars:,.2f}"
     places = max(4, -math.floor(math.log10(abs(dollars))))

@@ -36,6 +36,7 @@ _COLOURS = {
 _MOSTLY = 0.5
 #: Width of the output where there is no terminal.
 _FILE_COLUMNS = 120
+_MINUTE, _HOUR = 60.0, 3600.0
 
 
 class TextConsole(Console):
@@ -280,3 +281,12 @@ def _job(lease: Lease) -> str:
 def format_seconds(length: timedelta) -> str:
     """Return a duration to the second, for people."""
     return format_duration(timedelta(seconds=max(0, round(length.total_seconds()))))
+
+
+def format_wait(seconds: float) -> str:
+    """Return a wait as people say it."""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.1f} min"
+    return f"{seconds / _HOUR:.1f} h"

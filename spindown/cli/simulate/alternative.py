@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.line import print_aside
+from spindown.cli.render.screen import format_wait
 from spindown.domain.policy import Policy
 from spindown.error import BadInput
 from spindown.simulator import (
@@ -39,8 +40,8 @@ _REPORT_EVERY = 50
 _QUIET_SECONDS = 5.0
 #: Of the time that a simulation of our code takes: a simple model's, roughly.
 _MODEL_SHARE = 0.02
-#: Share of the work that must be done before it is told how long the rest takes.
-_KNOWN_FROM = 0.02
+#: Shares of the work from and up to which it is told how long the rest takes.
+_KNOWN_FROM, _NEARLY_ALL = 0.02, 0.99
 
 #: (start_within, drain_within) in minutes, from short waits to long ones.
 _PROMISE_MINUTES = ((1, 2), (2, 4), (4, 8), (10, 20), (40, 80))
@@ -364,7 +365,7 @@ def progress_of(alternatives: Sequence[Alternative]) -> Iterator[Report]:
             shares[number] = share
             open_now = [name for name, each in zip(names, shares, strict=True) if 0.0 < each < 1.0]
             done, said = _say_done(shares, weights, monotonic() - began)
-            show(f"simulating {''.join(open_now[:1])}, {said}", round(100 * done), 100)
+            show(f"{' '.join(['simulating', *open_now[:1]])}, {said}", round(100 * done), 100)
 
         yield report
 
@@ -374,7 +375,8 @@ def _say_done(
 ) -> tuple[float, str]:
     """Return the share of all work that is done, and in words with how long the rest takes."""
     done = sum(map(operator.mul, shares, weights)) / sum(weights)
-    left = f", about {seconds / done - seconds:.0f} s left" if done >= _KNOWN_FROM else ""
+    is_known = _KNOWN_FROM <= done < _NEARLY_ALL
+    left = f", about {format_wait(seconds / done - seconds)} left" if is_known else ""
     return done, f"{done:.0%} done{left}"
 
 

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from spindown.cli.render.screen import format_wait
 from spindown.cli.simulate.alternative import Role
 from spindown.cli.simulate.comparison import Comparison, ComparisonRow, at_their_speed, say_obstacle
 from spindown.config import format_duration
@@ -15,7 +16,7 @@ from spindown.reason_text import say_count
 from spindown.simulator import SimResult
 from spindown.simulator.scenario import DAY
 
-_MINUTE, _HOUR = 60.0, 3600.0
+_HOUR = 3600.0
 _FEW_HOURS = 10.0
 #: Column -> from which width of the screen on it is shown; a narrow one keeps cost and wait.
 _COLUMNS = {
@@ -184,15 +185,6 @@ def work_alone_sentence(comparison: Comparison) -> str:
 def say_dollars(dollars: float) -> str:
     """Return money to the cent, and with two digits where that would be next to nothing."""
     return f"${dollars:.2g}" if 0.0 < dollars < _FEW_DOLLARS else f"${dollars:,.2f}"
-
-
-def format_wait(seconds: float) -> str:
-    """Return a wait as people say it."""
-    if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds / _MINUTE:.1f} min"
-    return f"{seconds / _HOUR:.1f} h"
 
 
 def format_days(seconds: float) -> str:

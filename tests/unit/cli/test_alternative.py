@@ -15,6 +15,7 @@ import pytest
 from spindown.cli.simulate.alternative import (
     Simulations,
     _line_of_each,
+    _say_done,
     baselines,
     frontier,
     ours,
@@ -123,6 +124,23 @@ if __name__ == "__main__":
 
     assert len(children) == 2
     assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+@pytest.mark.parametrize(
+    ("share", "seconds", "said"),
+    [
+        (0.01, 10.0, "1% done"),
+        (0.1, 2072.0, "10% done, about 5.2 h left"),
+        (0.5, 600.0, "50% done, about 10.0 min left"),
+        (0.98, 98.0, "98% done, about 2 s left"),
+        (0.99, 99.0, "99% done"),
+        (1.0, 100.0, "100% done"),
+    ],
+)
+def test_what_is_left_is_told_while_it_tells_something(
+    share: float, seconds: float, said: str
+) -> None:
+    assert _say_done([share], [1.0], seconds) == (share, said)
 
 
 def test_what_takes_long_tells_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

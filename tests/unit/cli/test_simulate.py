@@ -12,6 +12,7 @@ from spindown.cli.history.gather import gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.init import init
 from spindown.cli.main import main
+from spindown.cli.render.screen import format_wait
 from spindown.cli.simulate.alternative import (
     Role,
     baselines,
@@ -24,7 +25,6 @@ from spindown.cli.simulate.page.timeline import bin_samples, busiest_day
 from spindown.cli.simulate.table import (
     ceiling_sentence,
     format_days,
-    format_wait,
 )
 from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy

@@ -13,7 +13,16 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow
 from spindown.domain.fleet import WorkerState
-from spindown.domain.month_bill import BillRow, CostKind, Gap, Grouping, MonthBill, rows_of
+from spindown.domain.month_bill import (
+    BillRow,
+    CostKind,
+    ExportComparison,
+    Gap,
+    Grouping,
+    KindDifference,
+    MonthBill,
+    rows_of,
+)
 from spindown.domain.past_cost import Saving
 from spindown.error import BadInput
 from spindown.ledger import Ledger
@@ -167,7 +176,34 @@ def test_all_dollars_of_a_bill_have_as_many_places() -> None:
 
     assert shown(rows) == ["0.0214", "0.0009", "0.0000", "0.0223"]
     large = [replace(rows[0], dollars=1234.5), *rows[1:]]
-    assert shown(large) == ["1,234.50", "0.00", "0.00", "1,234.50"]
+    assert shown(large) == ["1,234.50", "<0.01", "0.00", "1,234.50"]
+
+
+def test_a_difference_of_less_than_is_shown_has_no_sign() -> None:
+    now = datetime(2026, 6, 9, tzinfo=UTC)
+    kinds = zip(CostKind, (3.0, 2.0, 1.0, 0.3), (3.0, 1.5, 1.001, 0.1 + 0.2), strict=False)
+    found = ExportComparison(
+        start=now - DAY,
+        end=now,
+        kinds=tuple(
+            KindDifference(kind=kind, booked=booked, billed=billed, is_estimate=False)
+            for kind, booked, billed in kinds
+        ),
+        gaps={},
+    )
+    console = Console(width=120)
+    with console.capture() as captured:
+        for part in render_export_comparison(found, source="CUR", tags=frozenset()):
+            console.print(part)
+
+    rows = captured.get().splitlines()
+    told = [
+        line.split()[-1]
+        for kind in list(CostKind)[:4]
+        for line in rows
+        if line.startswith(f"{kind.value} ")
+    ]
+    assert told == ["0.00", "-0.50", "<0.01", "0.00"]
 
 
 def test_a_month_without_work_says_so() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from spindown import __version__
+from spindown.cli.render.screen import format_wait
 from spindown.cli.simulate.alternative import Role
 from spindown.cli.simulate.comparison import Comparison, ComparisonRow
 from spindown.cli.simulate.page.bill import plot_bill
@@ -12,7 +13,6 @@ from spindown.cli.simulate.page.timeline import busiest_day, plot_day, plot_span
 from spindown.cli.simulate.table import (
     ceiling_sentence,
     format_days,
-    format_wait,
     say_dollars,
     say_done,
     say_times,
