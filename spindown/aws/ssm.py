@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Free up to 4 KiB, which an edit of many types may pass; named by no call it is what the account
-#: has chosen, by default the tier that takes no more.
+#: Free up to 4 KiB, which an edit of many types may pass; once above, it stays billed (Systems
+#: Manager User Guide, "Managing parameter tiers"). If no tier is named, the account's default
+#: applies, which may take no more.
 _TIER: Final = "Intelligent-Tiering"
 
 _THERE: Mapping[str, type[PreconditionFailed]] = {"ParameterAlreadyExists": PreconditionFailed}

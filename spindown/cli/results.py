@@ -139,11 +139,14 @@ class _Committed:
             options: with which another command finds the same deployment.
             is_listed: whether the failed items are what was printed.
         """
+        unread = "1 file or record"
+        if self._damaged != 1:
+            unread = f"{self._damaged:,} files or records"
         counts = {
             say_count(self._items_failed, "failed item"): self._items_failed,
             f"{say_count(self._given_up, 'job')} given up": self._given_up,
             f"{say_count(self._cancelled, 'job')} cancelled": self._cancelled,
-            f"{say_count(self._damaged, 'fault')} of what is stored, told above": self._damaged,
+            f"{unread} could not be read (see above)": self._damaged,
         }
         said = ", ".join(words for words, count in counts.items() if count)
         more = ""

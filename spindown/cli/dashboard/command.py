@@ -37,7 +37,7 @@ def dashboard(  # noqa: PLR0913 - its options
 ) -> None:
     """Show the deployed dashboards as pages here, with jobs and what they print."""
     require("plot")
-    with noted_if_slow("loading what draws ..."):
+    with noted_if_slow("loading the plotting library ..."):
         from spindown.cli.dashboard.page import (  # noqa: PLC0415 - loads the library that plots
             Looked,
             overview,
