@@ -389,6 +389,13 @@ def _day(about: About) -> str:
     return str(about["until"])[:10]
 
 
+def _too_much(about: About) -> str:
+    """Return what is asked for, unless that is told already, and the most that may be."""
+    asked, most = _tell_apart(about["asked"], about["most"])
+    named = "" if about.get("is_told") else f"{about['field']} is {asked}, and "
+    return f"{named}the most is {most}: ask for less"
+
+
 def _no_such_size(about: About) -> str:
     """Of a machine that jobs share, numbers are for each job: they must not seem too small."""
     field, asked, most = about["field"], _plain(about["asked"]), _plain(about["most"])
@@ -983,17 +990,15 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         f"{say_count(about['messages'], 'message')} {_are(about['messages'])} to be routed by type"
     ),
     ReasonCode.NO_TYPES: (
-        "the message has {field}, and its workload declares no types: add "
-        "[[workload.NAME.policy.types]] to spindown.toml and deploy, or leave {field} out"
+        "the message has {field}, and its workload declares no types: add `policy.types` to the "
+        "workload in spindown.toml and deploy, or leave {field} out"
     ),
     ReasonCode.TYPE_UNKNOWN: "the workload declares no type {type}: name one of {known}",
     ReasonCode.REQUIREMENT_FORBIDDEN: lambda about: (
         (
             f"architectures is {about['asked']}, and allowed is {about['most']}: ask for that"
             if about["field"] == "architectures"
-            else "{} is {}, and the most is {}: ask for less".format(
-                about["field"], *_tell_apart(about["asked"], about["most"])
-            )
+            else _too_much(about)
         )
         + (
             f", or change {about['setting']} of the workload in spindown.toml and deploy"

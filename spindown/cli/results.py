@@ -27,9 +27,6 @@ from spindown.operate.record_file import RecordFormat, index_of, write_csv, writ
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count, say_dollars, say_items
 
-#: Records between two lines of progress in a file.
-_RECORDS_A_LINE = 10_000
-
 
 def results(  # noqa: PLR0913 - each is an option of the command line
     name: Annotated[str, typer.Argument(metavar="BATCH|JOB", help="A batch or a job.")],
@@ -214,7 +211,7 @@ def _download(
         nonlocal files
         placed = _placed(found, folder / "files")
         fetches = fetch_outputs(placed, found.store, may_replace=is_yes)
-        with open_bar(lines_every=_RECORDS_A_LINE) as show:
+        with open_bar() as show:
             for number, (record, fetched) in enumerate(fetches, 1):
                 for one in fetched:
                     if isinstance(one, BadInput):

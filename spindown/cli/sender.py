@@ -5,7 +5,7 @@ It is found by the tags of the queue, so that who only submits needs no right to
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Policy
-from spindown.domain.reason import ReasonCode
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, ContractError, NotFound
 from spindown.job.route import why_forbidden
 from spindown.job.submit import Draft
@@ -159,14 +159,27 @@ def check_type(
     job = parse_job(encode_job(message))
     rejected = why_forbidden(job, policy, workload, root_volume_gib, sold=sold)
     if rejected:
-        need = str(rejected.about.get("field", ""))
-        asked, remedy = (draft.requirements or {}).get(need), say(rejected)
-        if is_local and rejected.code is ReasonCode.NO_SUCH_SIZE:
-            remedy += "; this is the local market, and `spindown docs local` lists what it sells"
-        if asked is not None and need in options:
-            raise BadInput(options[need], shown.get(need, asked), remedy)
+        asked, need = draft.requirements or {}, str(rejected.about.get("field", ""))
+        if rejected.code is ReasonCode.NO_TYPES:
+            need = next(iter(asked), "")
+        is_option = need in asked and need in options
+        remedy = _say_rejected(rejected, draft.workload, is_option=is_option, is_local=is_local)
+        if is_option:
+            raise BadInput(options[need], shown.get(need, asked[need]), remedy)
         field = "requirements" if draft.type is None else "--type"
-        raise BadInput(field, draft.type or draft.requirements, remedy)
+        raise BadInput(field, draft.type or asked, remedy)
+
+
+def _say_rejected(rejected: Reason, workload: str, *, is_option: bool, is_local: bool) -> str:
+    """Return why a job would be forbidden, and what to do; ``is_option``: one asks for it."""
+    if rejected.code is ReasonCode.NO_TYPES:
+        table = f"[[workload.{workload}.policy.types]]"
+        return f"leave it out, or add {table} to spindown.toml and deploy: it declares no types"
+    # Who has given an option is told its name and value before.
+    said = say(replace(rejected, about={**rejected.about, "is_told": is_option}))
+    if is_local and rejected.code is ReasonCode.NO_SUCH_SIZE:
+        said += "; this is the local market, and `spindown docs local` lists what it sells"
+    return said
 
 
 def open_sender(workload: str, config: Path, *, deployment: str | None, local: bool) -> Sender:

@@ -1,5 +1,6 @@
 """Wait until jobs are over, and show how far they are."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,6 @@ INTERRUPTED = 130
 #: Between two looks, seconds; and the states of jobs that one look reads: 50 reads a second of S3.
 _LOOK_SECONDS = 2.0
 _STATES_A_LOOK = 100
-#: In a file: looks between two lines.
-_LOOKS_A_LINE = 15
 
 
 def wait_for(
@@ -43,7 +42,7 @@ def wait_for(
         pause: waits between two looks.
     """
     ends = JobEnds(jobs, store, at_once=_STATES_A_LOOK)
-    with open_bar(lines_every=_LOOKS_A_LINE) as show:
+    with open_bar() as show:
         while not ends.look():
             standing = _Standing(ends, len(jobs), items)
             show(standing.words, standing.items_over, standing.items)
@@ -62,17 +61,21 @@ def say_going_on(name: str, options: str) -> str:
 
 @contextmanager
 def going_on(name: str, options: str) -> Iterator[None]:
-    """Say at a Ctrl-C what goes on, and how it is seen and cancelled; exit as interrupted.
+    """Say at a Ctrl-C or SIGTERM what goes on, how it is seen and cancelled; exit as interrupted.
 
     Args:
         name: of the batch or job that is waited for.
         options: with which another command finds the same deployment.
     """
+    # `timeout` and the runners of CI end a command so.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         print_aside(say_going_on(name, options))
         raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -10,9 +10,6 @@ from typing import Any
 from spindown.client.stream import ShowItems
 from spindown.reason_text import say_items
 
-#: In a file: so many calls a line.
-_CALLS_A_LINE = 200
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -39,7 +36,7 @@ def open_progress(name: str, asked: "bool | ShowItems | None") -> Shown:
     from spindown.cli.render.bar import open_bar  # noqa: PLC0415 - not on instances
 
     stack = ExitStack()
-    bar = stack.enter_context(open_bar(lines_every=_CALLS_A_LINE))
+    bar = stack.enter_context(open_bar())
 
     def show(done: int, failed: int, total: int | None) -> None:
         bar(f"{name}: {say_items(done, failed, total)}", done + failed, total)

@@ -3,17 +3,18 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from time import monotonic
 
-from spindown.cli.render.line import print_aside
+from spindown.cli.render.line import file_pause, print_aside
 from spindown.cli.render.screen import TextConsole
 
 #: Is given the words, how much is done, and of how much; None: not known.
 ShowProgress = Callable[[str, int, int | None], None]
 
 
-def open_bar(*, lines_every: int) -> AbstractContextManager[ShowProgress]:
-    """Open a bar on stderr; in a file, every so many calls are a line if the words have changed."""
-    return _open_bar() if sys.stderr.isatty() else _open_lines(lines_every)
+def open_bar() -> AbstractContextManager[ShowProgress]:
+    """Open a bar on stderr; in a file, a line after some seconds, later less often."""
+    return _open_bar() if sys.stderr.isatty() else open_lines()
 
 
 @contextmanager
@@ -32,14 +33,15 @@ def _open_bar() -> Iterator[ShowProgress]:
 
 
 @contextmanager
-def _open_lines(every: int) -> Iterator[ShowProgress]:
-    calls, shown = 0, ""
+def open_lines(now: Callable[[], float] = monotonic) -> Iterator[ShowProgress]:
+    """Give what prints a line now and then, also if nothing has changed: somebody waits."""
+    began = told_at = now()
 
     def show(words: str, done: int, of: int | None) -> None:  # noqa: ARG001 - the words have both
-        nonlocal calls, shown
-        if calls % every == 0 and words != shown:
-            shown = words
-            print_aside(shown)
-        calls += 1
+        nonlocal told_at
+        at = now()
+        if at - told_at >= file_pause(at - began):
+            told_at = at
+            print_aside(f"{at - began:3.0f} s  {words}")
 
     yield show

@@ -47,6 +47,11 @@ def clear_note() -> None:
     _NOTE.give_way()
 
 
+def file_pause(seconds: float) -> float:
+    """Return how long a file is silent beside what has gone on for so many seconds."""
+    return _LATER_SECONDS if seconds >= _LATER else _FILE_SECONDS
+
+
 def told_if_slow(*, local: bool, patience: float | None = None) -> AbstractContextManager[Tell]:
     """Say who is being asked, until there is an answer.
 
@@ -175,8 +180,7 @@ class _Note:
     def _pause(self) -> float:
         if self._is_terminal:
             return _TERMINAL_SECONDS
-        is_late = time.monotonic() - self._changed_at >= _LATER
-        return _LATER_SECONDS if is_late else _FILE_SECONDS
+        return file_pause(time.monotonic() - self._changed_at)
 
     def _clear(self) -> None:
         if self._shown:

@@ -359,7 +359,7 @@ def progress_of(alternatives: Sequence[Alternative]) -> Iterator[Report]:
         yield _line_of_each(names, weights)
         return
     shares, began = [0.0] * len(names), monotonic()
-    with open_bar(lines_every=1) as show:
+    with open_bar() as show:
 
         def report(number: int, share: float) -> None:
             shares[number] = share

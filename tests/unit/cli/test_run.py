@@ -136,6 +136,21 @@ def test_a_run_that_nothing_fits_is_refused_by_its_option(
     check_type(Draft(workload="lab", batch_id="b", type="small"), _POLICY, _NO_GPU, 100)
 
 
+def test_an_option_is_refused_in_its_own_words() -> None:
+    draft = Draft(workload="lab", batch_id="b", requirements={"vcpus": 99})
+    told = []
+    for policy in (_SOME_CPU, Policy()):
+        with pytest.raises(BadInput) as refused:
+            check_type(draft, policy, _NO_GPU, 100, options={"vcpus": "--cpu"})
+        assert (refused.value.field, refused.value.value) == ("--cpu", 99)
+        told.append(refused.value.remedy)
+
+    above, untyped = told
+    assert above.startswith("the most is 2: ")
+    assert "[[workload.lab.policy.types]]" in untyped
+    assert "message" not in untyped
+
+
 @pytest.mark.parametrize("amount", [math.inf, math.nan])
 def test_a_need_that_is_no_number_is_refused_by_its_option(amount: float) -> None:
     """JSON has no such number, so no message could be made to be judged."""

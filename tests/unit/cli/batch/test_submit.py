@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -286,9 +287,15 @@ def test_new_code_is_brought_in_place(account: Account, options: str, command: s
     assert replace(sender, options=options).deploy_command == command
 
 
-def test_a_ctrl_c_while_waiting_says_what_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_ended_while_waiting_says_what_goes_on(
+    capsys: pytest.CaptureFixture[str], sent: signal.Signals
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(typer.Exit) as left, going_on("b-1", " --local"):
-        raise KeyboardInterrupt
+        signal.raise_signal(sent)
+
+    assert signal.getsignal(signal.SIGTERM) is before
 
     assert left.value.exit_code == INTERRUPTED
     told = capsys.readouterr().err

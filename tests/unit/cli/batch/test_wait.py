@@ -2,6 +2,7 @@
 
 import pytest
 
+from spindown.cli.render.bar import open_lines
 from spindown.cli.wait import is_well, wait_for
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.ec2sim import MemoryClock
@@ -48,4 +49,18 @@ def test_waits_until_all_jobs_are_over(capsys: pytest.CaptureFixture[str]) -> No
     assert looks == 3
     assert {name: end.items_failed for name, end in ends.items()} == {"a": 0, "b": 3}
     assert (is_well({"a": ends["a"]}), is_well(ends)) == (True, False)
-    assert "1/2 jobs" in capsys.readouterr().err.splitlines()[0]
+    assert "3 items failed" in capsys.readouterr().err
+
+
+def test_a_file_is_told_now_and_then_also_of_nothing_new(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seconds = iter([0.0, 1.0, 70.0, 90.0, 101.0])
+    with open_lines(lambda: next(seconds)) as show:
+        for words in ("at once", "none", "none", "none"):
+            show(words, 0, None)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "spindown:  70 s  none",
+        "spindown: 101 s  none",
+    ]
