@@ -160,11 +160,12 @@ def _source_table(found: Sequence[tuple[datetime, JobProgress]], now: datetime) 
 
 def _say_spent(spent: Spent) -> Iterator[str]:
     """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
-    span = say_span_until(spent.now, spent.begun, 1)
-    if said := say_item_cost(spent.last(), span, spent.last(7)):
-        yield said
+    span, week = (say_span_until(spent.now, spent.begun, days) for days in (1, 7))
+    cost = say_item_cost(spent.last(), span, spent.last(7))
+    if cost:
+        yield cost
     if said := say_saving(spent.saving, shortly=True):
-        yield f"{say_span_until(spent.now, spent.begun, 7)} {said}"
+        yield said if cost and span == week else f"{week} {said}"
 
 
 def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> Table:

@@ -4,11 +4,14 @@ Our own errors have this form already. This module gives it to the errors of typ
 """
 
 import errno
+import shlex
 from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
 
 import typer
 
-from spindown.cli.option import COMMAND, place_of, placed
+from spindown.cli.option import COMMAND, CONFIG_FILE, place_of, placed
 from spindown.error import (
     AccessDenied,
     BadInput,
@@ -43,7 +46,7 @@ def describe(error: Exception, arguments: Sequence[str] = ()) -> str:
         arguments: of the command, whose deployment the commands are for that a remedy names.
     """
     if isinstance(error, typer.TyperException):
-        said = _tell_usage(error)
+        said = _tell_usage(error, arguments)
     elif isinstance(error, typer.Abort):
         said = "nothing was done"
     elif isinstance(error, OSError) and error.strerror:
@@ -57,7 +60,7 @@ def describe(error: Exception, arguments: Sequence[str] = ()) -> str:
     return f"spindown: {line}\n" if line else ""
 
 
-def _tell_usage(error: typer.TyperException) -> str:
+def _tell_usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "spindown"
     if isinstance(error, typer.BadParameter) and error.param is not None:
@@ -65,7 +68,10 @@ def _tell_usage(error: typer.TyperException) -> str:
         if error.__cause__ is not None and (translated := _translate(name, error.__cause__)):
             return str(translated)
         if not error.message:
-            return str(BadInput(name, None, f"write it, as `{command} --help` shows"))
+            known = ", ".join(_workloads(arguments)) if name == "workload" else ""
+            usage = f"`{command} --help`"
+            remedy = f"name one of {known} ({usage})" if known else f"write it, as {usage} shows"
+            return str(BadInput(name, None, remedy))
     option = getattr(error, "option_name", None)
     if option is not None:
         return _tell_option(option, error, command if context is not None else None)
@@ -74,14 +80,30 @@ def _tell_usage(error: typer.TyperException) -> str:
     return f"{said}: see `{command} --help`" if said and not said.endswith("?") else said
 
 
+def _workloads(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the workloads of the file that a command is about; none: there is no such file."""
+    words = shlex.split(place_of(arguments))
+    if "--deployment" in words:
+        return ()
+    from spindown import config  # noqa: PLC0415 - slow, and seldom needed
+
+    file = Path(words[words.index("--config") + 1]) if "--config" in words else CONFIG_FILE
+    try:
+        return tuple(config.load(file).workloads)
+    except BadInput:
+        return ()
+
+
 def _tell_option(option: str, error: typer.TyperException, command: str | None) -> str:
     if command is None:
         if "requires" in error.message:
             return str(BadInput(option, None, "write a value after it"))
         return f"{option} takes no value: write it alone"
-    close = ", ".join(getattr(error, "possibilities", None) or ())
-    remedy = f"did you mean {close}?" if close else f"see `{command} --help`"
-    return f"{option} is no option of `{command}`: {remedy}"
+    names = {one.strip("-"): one for one in getattr(error, "possibilities", None) or ()}
+    # Without the dashes, which all options have in common.
+    close = get_close_matches(option.strip("-"), names, n=1)
+    remedy = f"did you mean {names[close[0]]}?" if close else f"see `{command} --help`"
+    return f"{option} is no option of {command}: {remedy}"
 
 
 def _translate(name: str, cause: BaseException) -> BadInput | None:

@@ -228,7 +228,7 @@ def _failed_lines(status: Status) -> Iterator[str]:
     if today.items_failed and (job := today.failed_job):
         said = say_error(today.failed_with) or "no error"
         yield (
-            f"       the last of {job}, with {said}: "
+            f"       last failure, in {job}: {said}; "
             f"`spindown results {shlex.quote(job)} --failed` lists them"
         )
 

@@ -1,7 +1,8 @@
 """Tables that cut no word and no number, however narrow the terminal is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -52,7 +53,19 @@ class _FittedTable(Table):
             ]
             style = console.get_style(row.style or "")
             yield Text.assemble(_text(first), style=style)
-            yield Padding(Text("; ").join(parts), (0, 0, 0, _INDENT), style=style)
+            for line in _in_lines(parts, console.width - _INDENT):
+                yield Padding(line, (0, 0, 0, _INDENT), style=style)
+
+
+def _in_lines(parts: Iterable[Text], width: int) -> Sequence[Text]:
+    """Return parts in lines; none is broken that fits into one."""
+    lines: list[Text] = []
+    for part in parts:
+        if lines and cell_len(f"{lines[-1].plain}; {part.plain};") <= width:
+            lines[-1] = Text("; ").join([lines[-1], part])
+        else:
+            lines.append(part)
+    return [Text.assemble(line, ";") for line in lines[:-1]] + lines[-1:]
 
 
 def _width_of(column: Column, console: Console, options: ConsoleOptions) -> Measurement:

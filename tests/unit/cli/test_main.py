@@ -69,13 +69,23 @@ def refusal(code: str, message: str) -> ClientError:
         pytest.param(["fly"], "No such command 'fly': see `spindown --help`", id="nothing like it"),
         pytest.param(
             ["status", "--jsno"],
-            "--jsno is no option of `spindown status`: did you mean --json?",
+            "--jsno is no option of spindown status: did you mean --json?",
             id="an unknown option",
         ),
         pytest.param(
             ["policy", "show", "--zzz"],
-            "--zzz is no option of `spindown policy show`: see `spindown policy show --help`",
+            "--zzz is no option of spindown policy show: see `spindown policy show --help`",
             id="an option like no other",
+        ),
+        pytest.param(
+            ["submit", "count", "--bacth", "one"],
+            "--bacth is no option of spindown submit: did you mean --batch?",
+            id="an option like two others",
+        ),
+        pytest.param(
+            ["results", "one", "--bacth"],
+            "--bacth is no option of spindown results: see `spindown results --help`",
+            id="an option that another command has",
         ),
         pytest.param(
             ["plan", "count", "--backlog"],
@@ -87,6 +97,11 @@ def refusal(code: str, message: str) -> ClientError:
         ),
         pytest.param(
             ["plan"],
+            "workload is not set: name one of count (`spindown plan --help`)",
+            id="a missing workload",
+        ),
+        pytest.param(
+            ["plan", "--config", "a-file"],
             "workload is not set: write it, as `spindown plan --help` shows",
             id="a missing argument",
         ),

@@ -52,8 +52,8 @@ def test_texts_are_wrapped_before_a_row_becomes_a_block() -> None:
 def test_a_block_names_what_has_no_head() -> None:
     assert [line.strip() for line in _shown(60).splitlines()] == [
         "night-20261128",
-        "state waiting for day-20261128; items 1,200/12,000; USD",
-        "at work 0.000123; done in 2m (1m to 5m)",
+        "state waiting for day-20261128; items 1,200/12,000;",
+        "USD at work 0.000123; done in 2m (1m to 5m)",
         "day-20261128",
         "state complete; items 1/1; USD at work 1,234.5678",
     ]

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from spindown.cli.batches import _say_spent
 from spindown.cli.demo.bill import read_bill
+from spindown.cli.render.saving import say_span_until
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow
@@ -109,6 +111,15 @@ def test_a_first_day_is_compared_from_its_first_launch_on() -> None:
     assert saving.warm_dollars == pytest.approx(
         saving.on_demand_dollars / paid_hours(spent_in(world)) * 2, rel=0.1
     )
+
+
+def test_a_list_of_batches_says_the_span_once() -> None:
+    world = a_first_day()
+
+    cost, saved = _say_spent(spent_in(world))
+
+    span = say_span_until(world.now, spent_in(world).begun, 1)
+    assert (span in cost, span in saved) == (True, False)
 
 
 def paid_hours(spent: Spent) -> float:

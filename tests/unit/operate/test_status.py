@@ -349,7 +349,7 @@ def test_the_error_of_the_item_that_failed_last_is_shown() -> None:
 
     shown = screen_of(world.status(), width=200)
 
-    assert r"the last of job-7, with ValueError: \x1b[31mno text: " in shown
+    assert r"in job-7: ValueError: \x1b[31mno text; " in shown
     assert "`spindown results job-7 --failed` lists them" in shown
     assert "and more" not in shown
 
