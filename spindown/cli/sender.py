@@ -174,7 +174,7 @@ def _say_rejected(rejected: Reason, workload: str, *, is_option: bool, is_local:
     """Return why a job would be forbidden, and what to do; ``is_option``: one asks for it."""
     if rejected.code is ReasonCode.NO_TYPES:
         table = f"[[workload.{workload}.policy.types]]"
-        return f"leave it out, or add {table} to spindown.toml and deploy: it declares no types"
+        return f"leave it out, or add {table} to spindown.toml and deploy: {workload} has no types"
     # Who has given an option is told its name and value before.
     said = say(replace(rejected, about={**rejected.about, "is_told": is_option}))
     if is_local and rejected.code is ReasonCode.NO_SUCH_SIZE:
