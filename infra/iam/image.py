@@ -13,11 +13,9 @@ from spindown.contract.name import resource_name
 from spindown.infra.iam.statement import OF_THIS_ACCOUNT, allow, public, regional, see
 from spindown.infra.iam.worker import open_sessions, use_keys
 
-#: The tags that Image Builder gives what it makes. The second holds the ARN of its image, in which
-#: the recipe's name is. The EC2 Image Builder User Guide, "Tag resources", tells of AMIs; that
-#: snapshots bear both is seen in what others run, and not yet tried by us on AWS.
+#: The tags that Image Builder gives to all that it makes.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
-_MADE_FOR = "aws:ResourceTag/Ec2ImageBuilderArn"
+_MADE_FOR = f"aws:ResourceTag/{tag.IMAGE_BUILDER}"
 
 
 def bake(
@@ -84,7 +82,10 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
             ["ec2:DeleteSnapshot"],
             [public("ec2", "snapshot/*", region) for region in (None, *regions)],
             # The tag of the deployment is on images alone.
-            {"StringEquals": _ITS_OWN, "StringLike": {_MADE_FOR: images}},
+            {
+                "StringEquals": _ITS_OWN,
+                "StringLike": {f"aws:ResourceTag/{tag.IMAGE_BUILDER}": images},
+            },
         ),
         allow(
             "ForgetImages",

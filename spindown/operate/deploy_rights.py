@@ -15,6 +15,7 @@ from typing import Any
 
 from spindown.config.deployment import KEPT_OF_STACK
 from spindown.contract import tag
+from spindown.contract.name import resource_name
 from spindown.error import BadInput
 from spindown.operate.iam_policy import RIGHTS, Policy, Statement, Whose, allow, document, split
 
@@ -124,8 +125,9 @@ def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
     """Return a permissions boundary: the actions of all roles of the templates, and no other.
 
     Of data, functions, logs and instances that are there, a role changes only what bears the
-    deployment's name or tag. What it reads may be anybody's, as inputs are: that the role's own
-    policy bounds, and what it makes in EC2.
+    deployment's name or tag. What bears neither it changes as its own policy says (``_bounds``).
+    What it reads may be anybody's, as inputs are, and so is what it launches: that its own policy
+    alone bounds.
     """
     asked = {
         action for one in role_statements(templates) for action in _listed(one.get("Action", []))
@@ -140,11 +142,15 @@ def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
         for service in _OF_ROLES
     }
     writes = sorted(one for one in asked if re.match(r"s3:(?!Get|List)", one))
-    ends = sorted(asked & {"ec2:DeregisterImage", "ec2:TerminateInstances"})
-    ours = {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": whose.deployment}}
+    bounds = [
+        {**one, "Action": own}
+        for one in _bounds(whose)
+        if (own := sorted(asked & {*one["Action"]}))
+    ]
     # After a destroy and a deploy the bucket has another name.
     objects = replace(whose, bucket=None).objects("*")
-    rest = asked - {*gives, *writes, *ends, *(one for own in named.values() for one in own)}
+    apart = [*named.values(), *(one["Action"] for one in bounds)]
+    rest = asked - {*gives, *writes, *(one for own in apart for one in own)}
     return document(
         [
             allow("Work", sorted(rest), ["*"]),
@@ -154,10 +160,63 @@ def boundary(whose: Whose, templates: Sequence[Template]) -> Policy:
                 if own
             ),
             *([allow("KeepObjects", writes, objects, whose.ours)] if writes else []),
-            *([allow("EndTagged", ends, ["*"], ours)] if ends else []),
+            *bounds,
             *(allow(one.partition(":")[2], [one], [bounded[one]]) for one in gives),
         ]
     )
+
+
+def _bounds(whose: Whose) -> list[Statement]:
+    """Return what bounds changes of what has no name of the deployment's.
+
+    Whoever could tag an instance could end it, so instances are tagged while they are launched. A
+    snapshot bears the tags of Image Builder alone. Lambda connects functions by requests of which
+    no function is the source.
+    """
+    name = whose.deployment
+    launching = {
+        f"aws:RequestTag/{tag.DEPLOYMENT}": name,
+        "ec2:CreateAction": ["CreateFleet", "RunInstances"],
+    }
+    images = f"arn:aws:imagebuilder:*:{whose.account}:image/{resource_name(name, '*')}"
+    return [
+        allow(
+            "EndTagged",
+            [
+                "ec2:DeregisterImage",
+                "ec2:SendSpotInstanceInterruptions",
+                "ec2:TerminateInstances",
+            ],
+            ["*"],
+            {"StringEquals": {f"aws:ResourceTag/{tag.DEPLOYMENT}": name}},
+        ),
+        allow("TagLaunches", ["ec2:CreateTags"], ["*"], {"StringEquals": launching}),
+        allow(
+            "DeleteSnapshots",
+            ["ec2:DeleteSnapshot"],
+            ["*"],
+            {"StringLike": {f"aws:ResourceTag/{tag.IMAGE_BUILDER}": images}},
+        ),
+        allow(
+            "ConnectFunctions",
+            [
+                "ec2:AssignPrivateIpAddresses",
+                "ec2:CreateNetworkInterface",
+                "ec2:DeleteNetworkInterface",
+                "ec2:UnassignPrivateIpAddresses",
+            ],
+            ["*"],
+            {"Null": {"lambda:SourceFunctionArn": "true"}},
+        ),
+        allow(
+            "LendKeys", ["kms:CreateGrant"], ["*"], {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+        ),
+        allow(
+            "SendEvents",
+            ["events:PutEvents"],
+            [f"arn:aws:events:*:{whose.account}:event-bus/default"],
+        ),
+    ]
 
 
 def types_of(templates: Sequence[Template]) -> list[str]:

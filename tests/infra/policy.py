@@ -136,6 +136,8 @@ def _holds(operator: str, given: Sequence[str] | None, wanted: Sequence[str]) ->
         return [str(given is None).lower()] == wanted
     if name == "StringNotLike":
         return not any(matches(pattern, value) for pattern in wanted for value in values)
+    if name == "Bool":
+        return given == wanted
     if name == "BoolIfExists":
         return given is None or given == wanted
     assert set_of in {"", "ForAllValues"}, f"unknown operator {operator}"

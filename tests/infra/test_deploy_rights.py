@@ -330,20 +330,104 @@ def test_no_role_changes_what_is_not_the_deployment_s(assembly: Assembly, call: 
     assert not is_within(bounding(assembly), call)
 
 
+def test_only_launches_and_agents_change_what_may_be_anybody_s(each: Assembly) -> None:
+    free = {
+        action
+        for one in boundary(whose(each), templates_of(each))["Statement"]
+        if one["Resource"] == ["*"] and "Condition" not in one
+        for action in one["Action"]
+    }
+    changes = {
+        one
+        for one in free
+        if not re.match(r"\w+:(BatchGet|Describe|Get|List)|(ec2|ssm)messages:|kms:", one)
+    }
+
+    assert {"ec2:CreateFleet", "ec2:RunInstances"} <= changes
+    assert changes <= {"ec2:CreateFleet", "ec2:RunInstances", "ssm:UpdateInstanceInformation"}
+    # By these a key is used, not lent.
+    assert {one for one in free if one.startswith("kms:")} <= {
+        *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
+        *("kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+    }
+
+
+INSTANCE = ours("ec2", "instance/i-1")
+SNAPSHOT = "arn:aws:ec2:eu-west-1::snapshot/snap-1"
+MADE_FOR = "aws:ResourceTag/Ec2ImageBuilderArn"
+OURS = {"aws:RequestTag/spindown:deployment": ["lab"]}
+INTERFACE = ours("ec2", "network-interface/*")
+
+
+@pytest.mark.parametrize(
+    ("call", "may"),
+    [
+        (Call("ec2:CreateTags", INSTANCE, OURS), False),
+        (Call("ec2:CreateTags", INSTANCE, {**OURS, "ec2:CreateAction": ["RunInstances"]}), True),
+        (Call("ec2:SendSpotInstanceInterruptions", INSTANCE), False),
+        (
+            Call(
+                "ec2:SendSpotInstanceInterruptions",
+                INSTANCE,
+                {"aws:ResourceTag/spindown:deployment": ["lab"]},
+            ),
+            True,
+        ),
+        (Call("ec2:DeleteSnapshot", SNAPSHOT), False),
+        (
+            Call("ec2:DeleteSnapshot", SNAPSHOT, {MADE_FOR: [ours("imagebuilder", "image/pay/1")]}),
+            False,
+        ),
+        (
+            Call(
+                "ec2:DeleteSnapshot", SNAPSHOT, {MADE_FOR: [ours("imagebuilder", "image/lab--a/1")]}
+            ),
+            True,
+        ),
+        (Call("kms:CreateGrant", HOME_KEY, {"kms:GrantIsForAWSResource": ["false"]}), False),
+        (Call("kms:CreateGrant", HOME_KEY, {"kms:GrantIsForAWSResource": ["true"]}), True),
+        (Call("events:PutEvents", ours("events", "event-bus/payroll")), False),
+        (Call("events:PutEvents", ours("events", "event-bus/default")), True),
+        (Call("ec2:CreateNetworkInterface", INTERFACE), True),
+        (
+            Call(
+                "ec2:CreateNetworkInterface",
+                INTERFACE,
+                {"lambda:SourceFunctionArn": [ours("lambda", "function:lab--scaler")]},
+            ),
+            False,
+        ),
+    ],
+    ids=str,
+)
+def test_the_boundary_has_the_conditions_of_roles(
+    assembly: Assembly, call: Call, *, may: bool
+) -> None:
+    statement = {"Effect": "Allow", "Action": call.action, "Resource": "*"}
+    properties = {"PolicyDocument": {"Statement": statement}}
+    templates = [{"Resources": {"One": {"Type": "AWS::IAM::Policy", "Properties": properties}}}]
+
+    made = [as_statement(one) for one in boundary(whose(assembly), templates)["Statement"]]
+
+    assert is_within(made, call) is may
+
+
+def as_statement(one: Mapping[str, Any]) -> Statement:
+    return Statement(
+        sid=one["Sid"],
+        actions=one["Action"],
+        resources=one["Resource"],
+        conditions={
+            operator: {key: listed(value) for key, value in keys.items()}
+            for operator, keys in one.get("Condition", {}).items()
+        },
+    )
+
+
 def bounding(assembly: Assembly) -> list[Statement]:
     """Return the statements of the boundary."""
-    return [
-        Statement(
-            sid=one["Sid"],
-            actions=one["Action"],
-            resources=one["Resource"],
-            conditions={
-                operator: {key: listed(value) for key, value in keys.items()}
-                for operator, keys in one.get("Condition", {}).items()
-            },
-        )
-        for one in boundary(whose(assembly), templates_of(assembly))["Statement"]
-    ]
+    made = boundary(whose(assembly), templates_of(assembly))
+    return [as_statement(one) for one in made["Statement"]]
 
 
 def is_within(made: Sequence[Statement], call: Call) -> bool:
