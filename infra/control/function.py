@@ -15,6 +15,7 @@ from spindown.infra.control import bundle
 from spindown.infra.iam.statement import allow, connect_function, make_role, write_log
 from spindown.infra.shared.network import place_function
 from spindown.infra.shared.resources import make_log
+from spindown.infra.shared.stack import DeploymentStack
 
 
 class ControlFunction(Construct):
@@ -43,12 +44,14 @@ class ControlFunction(Construct):
         places: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        placed = place_function(self)
+        stack = DeploymentStack.holding(self)
         log_group = make_log(self, f"/spindown/{deployment}/{name}")
         own = [write_log(log_group_arn=log_group.log_group_arn)]
         if failed_events is not None:
             own.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [failed_events.queue_arn]))
-        if placed is not None:
+        # Also while no subnets are named: what Lambda leaves, it leaves by the same right, and of
+        # one deploy CloudFormation would take the right away first.
+        if stack.deployment.regions[stack.region].network is not None:
             own.append(connect_function())
         self.role = make_role(
             self,
@@ -73,7 +76,9 @@ class ControlFunction(Construct):
             timeout=timeout,
             environment={ENV_DEPLOYMENT: deployment, **(places or {})},
         )
-        cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = placed
+        cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = place_function(
+            self
+        )
         # CDK's own destination would let the role use the queue's key for anything.
         lambda_.CfnEventInvokeConfig(
             self,

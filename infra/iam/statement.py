@@ -166,7 +166,7 @@ _CONNECT = (
 
 
 def connect_function() -> iam.PolicyStatement:
-    """Allow Lambda to connect a function to a VPC, and the function's own code none of it.
+    """Allow Lambda to connect a function to a VPC or to leave it, and the function's code neither.
 
     Lambda does so as the function's role, by requests of which no function is the source (the same
     guide, "Using source function ARN to control function access behavior").

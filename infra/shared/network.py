@@ -22,6 +22,9 @@ _SUBNET_PREFIX = 21
 #: The security group of the functions of a stack.
 _FUNCTIONS = "Functions"
 
+#: What workers send, as rules of a security group describe it.
+_WORKERS_SEND = "AWS and what code fetches"
+
 #: What a VPC's addresses are from (Amazon VPC User Guide, "VPC CIDR blocks").
 _PRIVATE_ADDRESSES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 
@@ -75,7 +78,8 @@ class Network(Construct):
             self._make_gateways(deployment.region, route_tables, has_layers="ecr.dkr" in needed)
         if has_interfaces:
             services = sorted({*needed} - {*GATEWAYS})
-            self._make_interfaces(deployment.region, services, clients)
+            groups = [self.security_group_id, *self._groups_of_functions(deployment)]
+            self._make_interfaces(deployment.region, services, groups, clients)
 
     @property
     def subnet_arns(self) -> list[str]:
@@ -156,18 +160,23 @@ class Network(Construct):
                 policy_document=self._bound(name, *(layers if name == "s3" else [])),
             )
 
+    def _groups_of_functions(self, deployment: DeploymentConfig) -> list[str]:
+        network = deployment.network
+        has_some = network is not None and network.function_subnets
+        return [_group_of_functions(DeploymentStack.holding(self), self.vpc_id)] if has_some else []
+
     def _make_interfaces(
-        self, region: str, services: Sequence[str], clients: Sequence[str]
+        self, region: str, services: Sequence[str], groups: Sequence[str], clients: Sequence[str]
     ) -> None:
         """Add the endpoints that are billed by the hour, zone by zone.
 
         Their private names lead every host of the VPC to them. So in a VPC that others use too they
-        answer ``clients`` beside the workers, or these would be cut off from the services.
+        answer ``clients`` beside our ``groups``, or these would be cut off from the services.
         """
         if not services:
             return
         sources = [
-            {"source_security_group_id": self.security_group_id},
+            *({"source_security_group_id": group} for group in groups),
             *({"cidr_ip": block} for block in clients),
         ]
         group = ec2.CfnSecurityGroup(
@@ -231,7 +240,7 @@ class Network(Construct):
         else:
             ways = [
                 ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol="-1", cidr_ip="0.0.0.0/0", description="AWS and what code fetches"
+                    ip_protocol="-1", cidr_ip="0.0.0.0/0", description=_WORKERS_SEND
                 )
             ]
         group = ec2.CfnSecurityGroup(
@@ -254,29 +263,42 @@ def place_function(scope: Construct) -> lambda_.CfnFunction.VpcConfigProperty | 
     network = stack.deployment.regions[stack.region].network
     if network is None or not network.function_subnets:
         return None
+    return lambda_.CfnFunction.VpcConfigProperty(
+        subnet_ids=list(network.function_subnets),
+        security_group_ids=[_group_of_functions(stack, network.vpc_id)],
+    )
+
+
+def _group_of_functions(stack: DeploymentStack, vpc_id: str) -> str:
+    """Return the group of a stack's functions: they send by HTTPS, and ask the VPC's own DNS."""
     found = stack.node.try_find_child(_FUNCTIONS)
     group = found or ec2.CfnSecurityGroup(
         stack,
         _FUNCTIONS,
         group_description="Spindown functions: nothing comes in",
-        vpc_id=network.vpc_id,
-        security_group_egress=[_way_out("0.0.0.0/0:443")],
+        vpc_id=vpc_id,
+        security_group_egress=[
+            _way_out("0.0.0.0/0:443", "AWS, and the webhook"),
+            *(
+                _way_out("0.0.0.0/0:53", "Name servers of the VPC", protocol=protocol)
+                for protocol in ("udp", "tcp")
+            ),
+        ],
     )
-    return lambda_.CfnFunction.VpcConfigProperty(
-        subnet_ids=list(network.function_subnets),
-        security_group_ids=[cast("ec2.CfnSecurityGroup", group).attr_group_id],
-    )
+    return cast("ec2.CfnSecurityGroup", group).attr_group_id
 
 
-def _way_out(allowed: str) -> ec2.CfnSecurityGroup.EgressProperty:
+def _way_out(
+    allowed: str, why: str = _WORKERS_SEND, *, protocol: str = "tcp"
+) -> ec2.CfnSecurityGroup.EgressProperty:
     """Return the rule of one entry of ``egress``: ``CIDR:PORT`` or ``pl-...:PORT``."""
     where, _, port = allowed.partition(":")
     to = {"destination_prefix_list_id": where} if where.startswith("pl-") else {"cidr_ip": where}
     return ec2.CfnSecurityGroup.EgressProperty(
-        ip_protocol="tcp",
+        ip_protocol=protocol,
         from_port=int(port),
         to_port=int(port),
-        description="AWS and what code fetches",
+        description=why,
         **to,
     )
 

@@ -102,8 +102,9 @@ class NetworkConfig(TomlTable):
     interface_endpoints: Flag = False
     #: Ranges of the hosts that may use these; empty: all private ones.
     endpoint_clients: tuple[AddressRange, ...] = ()
-    #: Where the functions' traffic leaves; empty: they are in no VPC of the account.
-    function_subnets: tuple[SubnetId, ...] = ()
+    #: Where the functions' traffic leaves; empty: they are in no VPC of the account. As many as a
+    #: function may have (AWS Lambda API Reference, "VpcConfig").
+    function_subnets: tuple[SubnetId, ...] = Field(default=(), max_length=16)
 
 
 class RegionConfig(TomlTable):
@@ -187,6 +188,22 @@ class DeploymentConfig(TomlTable):
             if (place.kms_key_arn is None) != (self.kms_key_arn is None):
                 advice = "name a key in every region, or in none"
                 raise remedy(f"{table}kms_key_arn", advice)
+        return self
+
+    @model_validator(mode="after")
+    def _have_functions_in_one_kind_of_place(self) -> "DeploymentConfig":
+        """Refuse functions in a VPC of one region alone: each region has some."""
+        placed = {
+            region
+            for region, one in self.regions.items()
+            if one.network and one.network.function_subnets
+        }
+        for region, place in self.regions.items():
+            if placed and region not in placed:
+                table = "" if region == self.region else f"outpost.{region}."
+                key = "network.function_subnets" if place.network else "network"
+                what = "some" if place.network else "one with function_subnets"
+                raise remedy(f"{table}{key}", f"name {what} in every region, or in none")
         return self
 
     @model_validator(mode="after")
@@ -278,3 +295,6 @@ def _check_place(table: str, region: str, place: RegionConfig) -> None:
         subnets = place.network.subnets
         if set(subnets) != set(place.zones) or len(set(subnets.values())) < len(subnets):
             raise remedy(f"{table}network", "give each of the zones one subnet of its own")
+        functions = place.network.function_subnets
+        if len(set(functions)) < len(functions):
+            raise remedy(f"{table}network.function_subnets", "name each subnet once")

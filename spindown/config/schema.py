@@ -479,11 +479,14 @@ class Config(TomlTable):
     @model_validator(mode="after")
     def _reach_all_without_addresses(self) -> "Config":
         """Refuse a network without a way out where something needs the internet."""
-        if self.deployment.public_addresses or self.deployment.network is not None:
+        if self.deployment.public_addresses:
             return self
-        if self.deployment.outpost:
-            advice = "name networks with NAT: endpoints lead to no other region"
-            raise remedy("deployment.public_addresses", advice)
+        for region, outpost in self.deployment.outpost.items():
+            if outpost.network is None:
+                advice = "name a network with NAT: endpoints lead to no other region"
+                raise remedy(f"deployment.outpost.{region}.network", advice)
+        if self.deployment.network is not None:
+            return self
         for name, workload in self.workload.items():
             needs = why_internet(workload.run, workload.image)
             if needs:

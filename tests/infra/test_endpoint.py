@@ -1,6 +1,8 @@
 """Networks without public addresses: what is made for them, and what they could not do."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,6 +225,21 @@ def test_of_the_account_only_what_was_baked_here_is_started(tmp_path: Path) -> N
     }
 
 
+AWAY = '[deployment.outpost.us-west-2]\nzones = ["us-west-2a"]\n'
+AWAY_NETWORK = """[deployment.outpost.us-west-2.network]
+vpc_id = "vpc-2"
+subnets = { us-west-2a = "subnet-b" }
+"""
+
+
+def test_a_region_with_nat_may_stand_beside_a_home_without(tmp_path: Path) -> None:
+    keys = f"{AWAY}{AWAY_NETWORK}[workload.plain.run]"
+    made = synthesise(tmp_path, PRIVATE.replace("[workload.plain.run]", keys))
+
+    assert made.all_of("AWS::EC2::Subnet")
+    assert not made.all_of("AWS::EC2::InternetGateway")
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [
@@ -230,31 +247,35 @@ def test_of_the_account_only_what_was_baked_here_is_started(tmp_path: Path) -> N
         (
             PRIVATE.replace(
                 "[workload.plain.run]",
-                '[deployment.outpost.us-west-2]\nzones = ["us-west-2a"]\n[workload.plain.run]',
+                f"{AWAY}[workload.plain.run]",
             ),
-            "public",
+            "outpost.us-west-2.network",
+        ),
+        (
+            PRIVATE.replace(
+                "[workload.plain.run]",
+                f"{NETWORK}{AWAY}[workload.plain.run]",
+            ),
+            "outpost.us-west-2.network",
         ),
         (
             OWN_IMAGE.replace(
                 "[workload.plain.run]",
-                '[deployment.outpost.us-west-2]\nzones = ["us-west-2a"]\n'
-                '[deployment.outpost.us-west-2.network]\nvpc_id = "vpc-2"\n'
-                'subnets = { us-west-2a = "subnet-b" }\ninterface_endpoints = true\n'
-                "[workload.plain.run]",
+                f"{AWAY}{AWAY_NETWORK}interface_endpoints = true\n[workload.plain.run]",
             ),
             "interface_endpoints",
         ),
     ],
-    ids=["installs at its start", "two regions", "endpoints abroad"],
+    ids=["installs at its start", "two regions", "one of two regions", "endpoints abroad"],
 )
 def test_what_endpoints_could_not_serve_is_refused(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         config.load(write_project(tmp_path, text))
 
 
-def with_functions(tmp_path: Path) -> Assembly:
+def with_functions(tmp_path: Path, beside: str = "") -> Assembly:
     """Return a deployment whose functions are in a network of one's own."""
-    keys = f'{NETWORK}function_subnets = ["subnet-0b", "subnet-0c"]\n[workload.plain.run]'
+    keys = f'{NETWORK}{beside}function_subnets = ["subnet-0b", "subnet-0c"]\n[workload.plain.run]'
     return synthesise(tmp_path, OWN_IMAGE.replace("[workload.plain.run]", keys))
 
 
@@ -267,21 +288,47 @@ def test_functions_send_by_https_from_subnets_of_one_s_own(tmp_path: Path) -> No
     assert placed["SubnetIds"] == ["subnet-0b", "subnet-0c"]
     (group,) = map(words, placed["SecurityGroupIds"])
     found = made.resources[group.strip("<>").partition(".")[0]]["Properties"]
-    (way,) = found["SecurityGroupEgress"]
-    assert (way["FromPort"], way["ToPort"], way["IpProtocol"]) == (443, 443, "tcp")
+    ways = found["SecurityGroupEgress"]
+    assert [(one["FromPort"], one["ToPort"], one["IpProtocol"]) for one in ways] == [
+        (443, 443, "tcp"),
+        (53, 53, "udp"),
+        (53, 53, "tcp"),
+    ]
     assert "SecurityGroupIngress" not in found
 
 
-def test_lambda_connects_functions_and_their_code_does_not(tmp_path: Path) -> None:
-    made = with_functions(tmp_path)
+def test_endpoints_answer_functions_of_their_network(tmp_path: Path) -> None:
+    beside = 'interface_endpoints = true\nendpoint_clients = ["10.9.0.0/16"]\n'
+    made = with_functions(tmp_path, beside)
+
+    (group,) = {words(*one["VpcConfig"]["SecurityGroupIds"]) for one in functions(made)}
+    answering = made.one_of(
+        "AWS::EC2::SecurityGroup",
+        GroupDescription="Spindown endpoints: requests to AWS come in",
+    )
+    sources = [one.get("SourceSecurityGroupId") for one in answering["SecurityGroupIngress"]]
+    assert group in {words(one) for one in sources if one}
+
+
+@pytest.mark.parametrize("has_functions", [True, False], ids=["in a VPC", "taken out of it"])
+def test_lambda_connects_functions_and_their_code_does_not(
+    tmp_path: Path, *, has_functions: bool
+) -> None:
+    plain = OWN_IMAGE.replace("[workload.plain.run]", f"{NETWORK}[workload.plain.run]")
+    made = with_functions(tmp_path) if has_functions else synthesise(tmp_path, plain)
     asked = {"aws:RequestedRegion": ["eu-west-1"]}
     source = {"lambda:SourceFunctionArn": [ours("lambda", "function:lab--scaler")]}
 
+    assert any("VpcConfig" in one for one in functions(made)) is has_functions
     for role in ("ControlScaler", "ControlInterruption", "ControlOffers", "ControlTeardown"):
         grants = read_statements(made, role)
         for context, may in ((asked, True), ({**asked, **source}, False)):
             call = Call("ec2:CreateNetworkInterface", "*", context)
             assert any(one.allows(call) for one in grants) is may
+
+
+def functions(made: Assembly) -> list[Mapping[str, Any]]:
+    return made.all_of("AWS::Lambda::Function")
 
 
 def test_functions_are_in_no_network_where_none_is_named(tmp_path: Path) -> None:

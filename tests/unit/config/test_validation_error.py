@@ -23,6 +23,56 @@ _KEY_FORM = (
 )
 
 
+def _with_functions(home: list[str] | None, **abroad: Any) -> dict[str, Any]:
+    """Return a deployment, its functions at home in these subnets, and an outpost."""
+    network = {"vpc_id": "vpc-1", "subnets": {"us-east-1a": "subnet-a"}}
+    own = {} if home is None else {"function_subnets": home}
+    outpost = {"outpost": {"us-west-2": {"zones": ["us-west-2a"], **abroad}}} if abroad else {}
+    return {**_HOME, "network": {**network, **own}, **outpost}
+
+
+def _abroad(*subnets: str) -> dict[str, Any]:
+    network = {"vpc_id": "vpc-2", "subnets": {"us-west-2a": "subnet-b"}}
+    return {**network, "function_subnets": [*subnets]} if subnets else network
+
+
+_HOME = {"name": "lab", "region": "us-east-1", "zones": ["us-east-1a"]}
+_EVERYWHERE = "in every region, or in none"
+_FUNCTIONS_AT_HOME = "deployment.network.function_subnets"
+_PLACED_ODDLY = [
+    (
+        _with_functions(["subnet-1", "subnet-1"]),
+        _FUNCTIONS_AT_HOME,
+        "name each subnet once",
+        "a function's subnet twice",
+    ),
+    (
+        _with_functions([f"subnet-{number:x}" for number in range(17)]),
+        _FUNCTIONS_AT_HOME,
+        "name at most 16",
+        "more subnets than a function may have",
+    ),
+    (
+        _with_functions(["subnet-1"], network=_abroad()),
+        "deployment.outpost.us-west-2.network.function_subnets",
+        f"name some {_EVERYWHERE}",
+        "functions in a VPC at home alone",
+    ),
+    (
+        _with_functions(["subnet-1"], egress=[]),
+        "deployment.outpost.us-west-2.network",
+        f"name one with function_subnets {_EVERYWHERE}",
+        "functions in a VPC beside a network that is made",
+    ),
+    (
+        _with_functions([], network=_abroad("subnet-2")),
+        _FUNCTIONS_AT_HOME,
+        f"name some {_EVERYWHERE}",
+        "functions in a VPC abroad alone",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("path", "value", "field", "remedy"),
     [
@@ -445,6 +495,10 @@ _KEY_FORM = (
             "deployment.outpost.us-west-2.kms_key_arn",
             "name a key in every region, or in none",
             id="a key in one region alone",
+        ),
+        *(
+            pytest.param("deployment", document, field, advice, id=id_)
+            for document, field, advice, id_ in _PLACED_ODDLY
         ),
         pytest.param(
             "deployment.egress",
