@@ -645,6 +645,7 @@ class SubnetView:
     subnet_id: str
     zone: str
     free_addresses: int
+    vpc_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -654,8 +655,9 @@ class SubnetWay:
     subnet_id: str
     #: Whether it gives instances public addresses at their launch.
     is_public: bool
-    #: What its default route leads to, as ``igw-1`` or ``nat-1``; "": it has none.
-    default_route: str
+    #: What its default route leads to, as ``igw-1`` or ``nat-1``; "": it has none; None: that of a
+    #: subnet which another account shares may not be seen.
+    default_route: str | None
     #: Services with an endpoint there, as the names of endpoints end: ``sqs``, ``ecr.api``.
     endpoints: frozenset[str]
     #: What VPC Block Public Access closes there: "off", "block-ingress" or "block-bidirectional".
@@ -664,7 +666,7 @@ class SubnetWay:
     @property
     def is_public_route(self) -> bool:
         """Tell whether its default route serves only who has a public address."""
-        return self.default_route.startswith("igw-")
+        return (self.default_route or "").startswith("igw-")
 
     @property
     def reaches_internet(self) -> bool:

@@ -93,6 +93,7 @@ class Triggers(Construct):
             "TakeSpareTicks",
             scope=self,
             principal=iam.ServicePrincipal("events.amazonaws.com"),
+            source_account=Aws.ACCOUNT_ID,
             source_arn=regional("events", f"rule/{resource_name(deployment, '*', 'tick')}"),
         )
         for workload in workloads:

@@ -216,7 +216,8 @@ class UsageTable(Construct):
         key_arn = DeploymentStack.holding(self).key_arn
         configuration = athena.CfnWorkGroup.WorkGroupConfigurationProperty(
             enforce_work_group_configuration=True,
-            publish_cloud_watch_metrics_enabled=False,
+            # What AWS's services publish of themselves costs nothing (Amazon CloudWatch pricing).
+            publish_cloud_watch_metrics_enabled=True,
             bytes_scanned_cutoff_per_query=_BYTES_A_QUERY,
             result_configuration=athena.CfnWorkGroup.ResultConfigurationProperty(
                 output_location=f"s3://{bucket_name}/{ANSWERS}",

@@ -136,6 +136,7 @@ class AwsAccount:
                     subnet_id=subnet["SubnetId"],
                     zone=subnet["AvailabilityZone"],
                     free_addresses=subnet["AvailableIpAddressCount"],
+                    vpc_id=subnet["VpcId"],
                 )
                 for page in pages
                 for subnet in page["Subnets"]
@@ -276,13 +277,18 @@ def _view(image: "ImageTypeDef") -> ImageView:
     )
 
 
-def _table_of(subnet: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the route table of a subnet: its own, or else the main one of its VPC."""
+def _table_of(
+    subnet: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """Return the route table of a subnet: its own, or else the main one of its VPC.
+
+    None: where another account shares the subnet, the main one is that account's to see.
+    """
     ours = [one for one in tables if one["VpcId"] == subnet["VpcId"]]
     links = [(link, one) for one in ours for link in one.get("Associations", ())]
     own = [one for link, one in links if link.get("SubnetId") == subnet["SubnetId"]]
     main = [one for link, one in links if link.get("Main")]
-    return next(iter([*own, *main]), {})
+    return next(iter([*own, *main]), None)
 
 
 #: What a route leads to, but for what a gateway is.
@@ -294,16 +300,19 @@ _SERVICE = re.compile(r"com\.amazonaws\.[\w-]+\.(.+)")
 
 
 def _way(
-    subnet: Mapping[str, Any], table: Mapping[str, Any], endpoints: Sequence[Mapping[str, Any]]
+    subnet: Mapping[str, Any],
+    table: Mapping[str, Any] | None,
+    endpoints: Sequence[Mapping[str, Any]],
 ) -> SubnetWay:
     """Return what a subnet reaches.
 
     An endpoint serves a whole VPC if it has a private DNS name, or the subnets whose route table
     names it (AWS PrivateLink Guide, "Interface VPC endpoints", "Gateway endpoints").
     """
+    known = table or {}
     routes = [
         next((route[name] for name in ("GatewayId", *_TARGETS) if route.get(name)), "a route")
-        for route in table.get("Routes", ())
+        for route in known.get("Routes", ())
         if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole"
     ]
     serving = [
@@ -314,13 +323,13 @@ def _way(
         and (
             one.get("PrivateDnsEnabled")
             if one["VpcEndpointType"] == "Interface"
-            else table.get("RouteTableId") in one.get("RouteTableIds", ())
+            else known.get("RouteTableId") in one.get("RouteTableIds", ())
         )
     ]
     return SubnetWay(
         subnet_id=subnet["SubnetId"],
         is_public=subnet.get("MapPublicIpOnLaunch", False),
-        default_route=next(iter(routes), ""),
+        default_route=None if table is None else next(iter(routes), ""),
         endpoints=frozenset(found[1] for found in map(_SERVICE.fullmatch, serving) if found),
         gateway_block=subnet.get("BlockPublicAccessStates", {}).get(
             "InternetGatewayBlockMode", "off"

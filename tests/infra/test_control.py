@@ -207,6 +207,7 @@ def test_one_permission_lets_every_alarm_invoke_the_scaler(assembly: Assembly) -
 def test_one_permission_lets_spare_ticks_invoke_the_scaler(assembly: Assembly) -> None:
     allowed = permission(assembly, "events.amazonaws.com")
 
+    assert words(allowed["SourceAccount"]) == "<AWS::AccountId>"
     at, _, pattern = words(allowed["SourceArn"]).partition("/")
     assert at == "arn:<AWS::Partition>:events:<AWS::Region>:<AWS::AccountId>:rule"
     rules = assembly.all_of("AWS::Events::Rule")

@@ -37,7 +37,7 @@ def in_memory() -> World:
         root_gib=30,
         root_device="/dev/sda1",
     )
-    subnet = SubnetView(subnet_id="subnet-1", zone=ZONE, free_addresses=4091)
+    subnet = SubnetView(subnet_id="subnet-1", zone=ZONE, free_addresses=4091, vpc_id="vpc-1")
     topic = f"arn:aws:sns:{REGION}:123456789012:lab--alarms"
     well = AlarmView(state="OK", since=datetime(2026, 1, 1, tzinfo=UTC), acts=True)
     account = MemoryAccount(

@@ -11,6 +11,43 @@ from spindown.port import SubnetWay
 _GATEWAYS = frozenset({"s3", "dynamodb"})
 
 
+def check_vpcs(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check that each subnet lies in the VPC that is named beside it, where its groups are made."""
+    for region in subject.regions:
+        vpc_id, named = subject.vpcs.get(region), subject.named_subnets(region)
+        seen = facts.regions[region].subnets
+        for subnet in () if isinstance(seen, Unknown) else seen:
+            if vpc_id and subnet.subnet_id in named and subnet.vpc_id != vpc_id:
+                yield Finding(
+                    what=f"VPC of {subnet.subnet_id}",
+                    found=subnet.vpc_id,
+                    needed=vpc_id,
+                    remedy="name a subnet of this VPC, or the other as vpc_id",
+                    severity=Severity.BLOCKED,
+                )
+
+
+def check_function_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check that the subnets of functions are there; Lambda takes one address in each."""
+    for region in subject.regions:
+        seen = facts.regions[region].subnets
+        if isinstance(seen, Unknown):
+            # The workers' subnets tell it.
+            continue
+        known = {one.subnet_id: one for one in seen}
+        for subnet_id in subject.function_subnets.get(region, ()):
+            found = known.get(subnet_id)
+            free = found.free_addresses if found else 0
+            lacking = Severity.WARNING if found else Severity.BLOCKED
+            yield Finding(
+                what=f"functions' subnet {subnet_id}",
+                found=f"{free} free addresses in {found.zone}" if found else "missing",
+                needed="" if free else "one free address, if functions are not yet there",
+                remedy="" if free else "name another subnet in function_subnets",
+                severity=Severity.GOOD if free else lacking,
+            )
+
+
 def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check each subnet; those that a deploy made have all they need, if the account lets them."""
     for region in subject.regions:
@@ -46,6 +83,8 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
 def _check_functions(way: SubnetWay) -> Finding:
     """Check where functions are: they have no public address, whatever the subnet gives."""
     what = f"way out of functions in {way.subnet_id}"
+    if way.default_route is None:
+        return _tell_unseen(what)
     if way.default_route and not way.is_public_route:
         return Finding(what=what, found=way.default_route)
     return Finding(
@@ -56,6 +95,16 @@ def _check_functions(way: SubnetWay) -> Finding:
         needed="the internet: the Price List has no endpoint in most regions",
         remedy="route 0.0.0.0/0 to a NAT or transit gateway, or name another subnet",
         severity=Severity.BLOCKED,
+    )
+
+
+def _tell_unseen(what: str) -> Finding:
+    return Finding(
+        what=what,
+        found="its routes cannot be seen",
+        needed="a default route to a NAT or transit gateway, or for workers endpoints",
+        remedy="ask the account that shares the subnet",
+        severity=Severity.WARNING,
     )
 
 
@@ -76,6 +125,8 @@ def check_ports(subject: DoctorSubject) -> Iterator[Finding]:
 
 def _check_way(way: SubnetWay, cases: list[DoctorCase], *, is_home: bool) -> Finding:
     what = f"way out of {way.subnet_id}"
+    if way.default_route is None:
+        return _tell_unseen(what)
     if way.reaches_internet:
         by = "public addresses" if way.is_public else "no public addresses"
         return Finding(what=what, found=f"{way.default_route}, {by}")

@@ -92,6 +92,8 @@ class DoctorSubject:
     disk_keys: Mapping[str, str] = field(default_factory=dict)
     #: Region -> subnets that the file names; a deploy makes the others.
     own_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Region -> the VPC that the file names.
+    vpcs: Mapping[str, str] = field(default_factory=dict)
     #: Region -> subnets in which its functions are; none: they are in no VPC of the account.
     function_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Region -> where its workers may send, as ``RANGE:PORT``; none: anywhere.
@@ -109,8 +111,12 @@ class DoctorSubject:
         """Return every subnet of a region that is known by its id."""
         places = (case.places[region] for case in self.cases if region in case.places)
         known = {id_ for place in places for id_ in place.subnets.values() if id_}
+        return known | self.named_subnets(region)
+
+    def named_subnets(self, region: str) -> frozenset[str]:
+        """Return the subnets of a region that the file names."""
         named = (self.own_subnets, self.function_subnets)
-        return known.union(*(one.get(region, ()) for one in named))
+        return frozenset[str]().union(*(one.get(region, ()) for one in named))
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -149,6 +155,11 @@ def from_config(config: Config) -> DoctorSubject:
         },
         own_subnets={
             region: tuple(one.network.subnets.values())
+            for region, one in deployment.regions.items()
+            if one.network is not None
+        },
+        vpcs={
+            region: one.network.vpc_id
             for region, one in deployment.regions.items()
             if one.network is not None
         },
@@ -214,6 +225,7 @@ def as_deployed(
         tags=deployment.tags,
         disk_keys=planned.disk_keys if planned is not None else {},
         own_subnets=planned.own_subnets if planned is not None else {},
+        vpcs=planned.vpcs if planned is not None else {},
         function_subnets=planned.function_subnets if planned is not None else {},
         egress=planned.egress if planned is not None else {},
         may_have_addresses=planned is None or planned.may_have_addresses,

@@ -91,6 +91,7 @@ def test_answers_are_encrypted_and_a_slip_is_stopped(resources: Mapping[str, Any
     answers = rules["ResultConfiguration"]
 
     assert rules["EnforceWorkGroupConfiguration"]
+    assert rules["PublishCloudWatchMetricsEnabled"]
     assert rules["BytesScannedCutoffPerQuery"] == 10 * 1024**3
     assert answers["OutputLocation"] == f"s3://{BUCKET}/athena/"
     assert answers["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}

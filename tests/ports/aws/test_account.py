@@ -188,6 +188,23 @@ def test_tells_what_subnets_reach_by_routes_and_addresses(
     assert not ways[closed].reaches_internet
 
 
+def test_a_table_that_is_not_seen_says_nothing_of_routes(
+    network: tuple[Any, AwsAccount, str],
+) -> None:
+    client, account, vpc = network
+    subnet = a_subnet(client, vpc, "10.1.1.0/24")
+
+    def hide(parsed: dict[str, Any], **_: object) -> None:
+        parsed["RouteTables"] = []
+
+    # Of a subnet that another account shares, the main table is that account's to see.
+    client.meta.events.register("after-call.ec2.DescribeRouteTables", hide)
+
+    way = account.ways_out([subnet], region=REGION)[subnet]
+    assert way.default_route is None
+    assert not way.reaches_internet
+
+
 def test_an_internet_gateway_may_be_closed_by_the_account(
     network: tuple[Any, AwsAccount, str],
 ) -> None:

@@ -150,7 +150,10 @@ class Examined:
 
     def set_subnet(self, zone: str, *, free_addresses: int, really_in: str = "") -> None:
         subnet = SubnetView(
-            subnet_id=subnet_of(zone), zone=really_in or zone, free_addresses=free_addresses
+            subnet_id=subnet_of(zone),
+            zone=really_in or zone,
+            free_addresses=free_addresses,
+            vpc_id="vpc-1",
         )
         self.account.networks[REGION, subnet.subnet_id] = subnet
 

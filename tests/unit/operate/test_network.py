@@ -7,7 +7,7 @@ import pytest
 
 from spindown.error import AccessDenied
 from spindown.operate.doctor.finding import Finding, Severity
-from spindown.port import SubnetWay
+from spindown.port import SubnetView, SubnetWay
 from tests.unit.operate.examined import IMAGE, REGION, ZONES, Examined, a_config, subnet_of
 
 ALWAYS = {"s3", "dynamodb", "sqs", "logs", "events"}
@@ -201,5 +201,56 @@ def test_functions_need_a_way_out_that_takes_no_address(
     way = replace(CLOSED, subnet_id=subnet, default_route=route, is_public=is_public)
     world.account.ways[REGION, subnet] = way
 
-    (found,) = (one for one in world.report().findings if one.what.endswith(subnet))
-    assert found.severity is severity
+    assert world.finding(f"way out of functions in {subnet}").severity is severity
+
+
+@pytest.mark.parametrize("what", [f"way out of {CLOSED.subnet_id}", "way out of functions in"])
+def test_routes_of_a_shared_subnet_stop_nothing(what: str) -> None:
+    way = replace(CLOSED, default_route=None)
+    world = examined(way, image={"mode": "bootstrap"})
+    world.config["deployment"]["network"]["function_subnets"] = [way.subnet_id]
+
+    assert world.finding(what).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("is_deployed", [True, False])
+@pytest.mark.parametrize(
+    ("free", "severity"),
+    [(None, Severity.BLOCKED), (0, Severity.WARNING), (1, Severity.GOOD)],
+    ids=["not there", "full", "has room"],
+)
+def test_functions_need_a_subnet_that_is_there(
+    free: int | None, severity: Severity, *, is_deployed: bool
+) -> None:
+    world = examined(CLOSED, is_deployed=is_deployed)
+    world.config["deployment"]["network"]["function_subnets"] = ["subnet-0fac"]
+    if free is not None:
+        world.account.networks[REGION, "subnet-0fac"] = SubnetView(
+            subnet_id="subnet-0fac", zone=ZONES[0], free_addresses=free, vpc_id="vpc-1"
+        )
+
+    assert world.finding("functions' subnet subnet-0fac").severity is severity
+
+
+def test_a_subnet_of_another_vpc_is_found() -> None:
+    world = examined(CLOSED)
+    assert not [one for one in world.report().findings if one.what.startswith("VPC of")]
+    there = world.account.networks[REGION, CLOSED.subnet_id]
+    world.account.networks[REGION, CLOSED.subnet_id] = replace(there, vpc_id="vpc-2")
+
+    assert world.finding(f"VPC of {CLOSED.subnet_id}").severity is Severity.BLOCKED
+
+
+def test_a_region_that_only_the_file_names_is_not_asked() -> None:
+    world = examined(CLOSED)
+    deployment = world.config["deployment"]
+    deployment["network"]["function_subnets"] = ["subnet-0fac"]
+    abroad = {"vpc_id": "vpc-2", "subnets": {"us-east-1a": "subnet-0b"}}
+    deployment["outpost"] = {
+        "us-east-1": {
+            "zones": ["us-east-1a"],
+            "network": {**abroad, "function_subnets": ["subnet-0c"]},
+        }
+    }
+
+    assert not [one for one in world.report().findings if "subnet-0c" in one.what]
