@@ -31,9 +31,12 @@ from spindown.error import (
 )
 from spindown.installed import cdk_command
 
+#: Options of CDK that choose another app, file or credentials, or only ask it for words.
+_CHOOSING = (
+    *("--app", "-a", "--context", "-c", "--plugin", "-p", "--profile"),
+    *("--help", "-h", "--show-template", "--version"),
+)
 #: What is not an option of ours goes to CDK.
-#: Options of CDK that choose another app, file or credentials, or only ask for help.
-_CHOOSING = ("--app", "-a", "--context", "-c", "--help", "-h", "--plugin", "-p", "--profile")
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 Rest = Annotated[

@@ -89,8 +89,14 @@ def _find(
     try:
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
-        found = "none" if exc.value is None else str(exc.value)
-        yield Finding(what=exc.field, found=found, remedy=exc.remedy, severity=Severity.BLOCKED)
+        is_read = "the file is valid, and " if planned is not None else ""
+        yield Finding(
+            what=exc.field,
+            found="none" if exc.value is None else str(exc.value),
+            needed=f"a way to ask the account: {is_read}nothing else was looked at",
+            remedy=exc.remedy,
+            severity=Severity.BLOCKED,
+        )
         return
     try:
         subject = find_subject(planned, aws.settings(name))

@@ -241,6 +241,22 @@ def test_missing_credentials_are_told_first(home: Path, command: Callable[[], No
     assert caught.value.field == "credentials"
 
 
+@pytest.mark.parametrize("asked", ["--show-template", "--help"])
+def test_what_cdk_tells_of_itself_needs_no_account(home: Path, asked: str) -> None:
+    nobody = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "spindown", "cdk", "bootstrap", asked],
+        check=False,
+        cwd=home,
+        env={**nobody, "CDK_HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "bootstrap" in done.stdout
+
+
 def test_settings_are_read_before_cdk_starts(home: Path) -> None:
     (home / "spindown.toml").write_text("[deployment]\n")
 
