@@ -89,11 +89,11 @@ def _find(
     try:
         aws = reach(planned.region if planned is not None else None)
     except BadInput as exc:
-        is_read = "the file is valid, and " if planned is not None else ""
+        is_read = "; the file is valid" if planned is not None else ""
         yield Finding(
             what=exc.field,
             found="none" if exc.value is None else str(exc.value),
-            needed=f"a way to ask the account: {is_read}nothing else was looked at",
+            needed=f"access to the account, which was not asked{is_read}",
             remedy=exc.remedy,
             severity=Severity.BLOCKED,
         )

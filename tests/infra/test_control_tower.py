@@ -15,6 +15,7 @@ from typing import Any, cast
 import cdklabs.cdk_validator_cfnguard as validator
 import pytest
 from aws_cdk import IPolicyValidationPlugin
+from cdk_nag import HIPAASecurityChecks, NagPack, NIST80053R5Checks, PCIDSS321Checks
 from cdklabs.cdk_validator_cfnguard import CfnGuardValidator
 
 from tests.infra.assembly import ROOT, SPREAD, report_findings, synthesise, words, write_project
@@ -42,14 +43,13 @@ ANSWERED = {
 BROKEN = {"CT.EC2.PR.2": "metadata_access"}
 #: What the validator finds broken where a hook does not: it reads no reference to the account.
 UNREAD = "CT.LAMBDA.PR.2"
-#: A network of one's own, in which functions are too; the example makes one.
-NETWORK = """
-[deployment.network]
-vpc_id = "vpc-0123abcd"
-subnets = { eu-west-1a = "subnet-0123abcd", eu-west-1b = "subnet-0123abce" }
-function_subnets = ["subnet-0123abcf"]
-"""
-ALL = STRICT + NETWORK
+#: The rules that `cdk bootstrap` breaks by what it makes itself.
+BOOTSTRAP = {"CT.ECR.PR.2", "CT.S3.PR.2", "CT.S3.PR.4", "CT.S3.PR.5", "CT.S3.PR.9"}
+#: With the network of one's own, in which functions are too.
+ALL = re.sub(r"^# (?=\[deployment\.network\]|\w+ = )", "", STRICT, flags=re.MULTILINE)
+#: What other packs find beside, whatever is set.
+PACKS = (NIST80053R5Checks, HIPAASecurityChecks, PCIDSS321Checks)
+UNMET = {"IAMNoInlinePolicy", "LambdaConcurrency", "LambdaDLQ", "S3BucketReplicationEnabled"}
 
 
 def broken(project: Path, directory: Path) -> set[str]:
@@ -80,12 +80,36 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def is_met_at_a_hook(guard: Path, permission: Mapping[str, Any], asked: Path) -> bool:
     """Tell whether the rule of public functions lets a permission pass, as a hook is given it."""
-    (program,) = guard.glob(f"bin/ubuntu/{os.uname().machine}/cfn-guard")
-    (rule,) = guard.rglob(f"{UNREAD.lower().replace('.', '-')}.guard")
     given = {name: words(value) for name, value in permission.items()}
     asked.write_text(json.dumps({"AWS::Lambda::Permission": {"resourceProperties": given}}))
-    run = subprocess.run([program, "validate", "--rules", rule, "--data", asked], check=False)
+    return is_met(guard, UNREAD, asked)
+
+
+def is_met(guard: Path, rule: str, asked: Path) -> bool:
+    (program,) = guard.glob(f"bin/ubuntu/{os.uname().machine}/cfn-guard")
+    (written,) = guard.rglob(f"{rule.lower().replace('.', '-')}.guard")
+    run = subprocess.run([program, "validate", "--rules", written, "--data", asked], check=False)
     return run.returncode == 0
+
+
+@pytest.mark.parametrize("rule", sorted(BOOTSTRAP))
+def test_a_bootstrap_breaks_the_rules_that_are_said(guard: Path, rule: str) -> None:
+    (template,) = (ROOT / "node_modules" / "aws-cdk").rglob("bootstrap-template.yaml")
+
+    assert not is_met(guard, rule, template)
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_what_other_packs_find_is_said(tmp_path: Path, pack: type[NagPack]) -> None:
+    page = (ROOT / "docs" / "account.md").read_text(encoding="utf-8")
+    project = write_project(tmp_path, ALL)
+
+    found = report_findings(project, tmp_path / "out", plugin=pack())
+
+    rules = {rule.rpartition("-")[2] for rule, _ in found}
+    assert rules
+    assert rules <= UNMET
+    assert all(f"| {rule}:" in page for rule in rules)
 
 
 def test_a_hook_finds_no_function_public(tmp_path: Path, guard: Path) -> None:
@@ -118,4 +142,9 @@ parameters = { x86_64 = "/my/image" }
 def test_the_guide_names_each_rule_with_its_setting() -> None:
     page = (ROOT / "docs" / "account.md").read_text(encoding="utf-8")
 
-    assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {*ANSWERED, *BROKEN, UNREAD}
+    assert set(re.findall(r"CT\.[A-Z0-9]+\.PR\.\d+", page)) == {
+        *ANSWERED,
+        *BROKEN,
+        *BOOTSTRAP,
+        UNREAD,
+    }

@@ -243,12 +243,11 @@ def test_missing_credentials_are_told_first(home: Path, command: Callable[[], No
 
 @pytest.mark.parametrize("asked", ["--show-template", "--help"])
 def test_what_cdk_tells_of_itself_needs_no_account(home: Path, asked: str) -> None:
-    nobody = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-m", "spindown", "cdk", "bootstrap", asked],
         check=False,
         cwd=home,
-        env={**nobody, "CDK_HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true"},
+        env={**os.environ, "CDK_HOME": str(home)},
         capture_output=True,
         text=True,
     )
