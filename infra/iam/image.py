@@ -9,13 +9,14 @@ from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
 from spindown.contract import tag
+from spindown.contract.image import BUILDER_TAG
 from spindown.contract.name import resource_name
 from spindown.infra.iam.statement import OF_THIS_ACCOUNT, allow, public, regional, see
 from spindown.infra.iam.worker import open_sessions, use_keys
 
 #: The tags that Image Builder gives to all that it makes.
 _ITS_OWN = {"aws:ResourceTag/CreatedBy": "EC2 Image Builder"}
-_MADE_FOR = f"aws:ResourceTag/{tag.IMAGE_BUILDER}"
+_MADE_FOR = f"aws:ResourceTag/{BUILDER_TAG}"
 
 
 def bake(

@@ -203,7 +203,7 @@ class DeploymentConfig(TomlTable):
                 table = "" if region == self.region else f"outpost.{region}."
                 key = "network.function_subnets" if place.network else "network"
                 what = "some" if place.network else "one with function_subnets"
-                raise remedy(f"{table}{key}", f"name {what} in every region, or in none")
+                raise remedy(f"{table}{key}", f"name {what}, in every region or in none")
         return self
 
     @model_validator(mode="after")

@@ -42,10 +42,6 @@ GPU_MEMORY = "spindown:gpu-memory-mib"
 #: vCPUs and MiB that an instance must have, beside which its use is told; absent: any will do.
 VCPUS = "spindown:vcpus"
 MEMORY = "spindown:memory-mib"
-#: What EC2 Image Builder gives what it makes: the ARN of its image, in which the recipe's name is.
-#: The EC2 Image Builder User Guide, "Tag resources", tells of AMIs; that snapshots bear it too is
-#: seen in what others run, and not yet tried by us on AWS.
-IMAGE_BUILDER = "Ec2ImageBuilderArn"
 
 #: What only home knows of itself.
 HOME = frozenset({REGION, QUEUE_URL, DLQ_URL, TABLE, BUCKET, CODE, LOG_GROUP})

@@ -15,6 +15,7 @@ from typing import Any
 
 from spindown.config.deployment import KEPT_OF_STACK
 from spindown.contract import tag
+from spindown.contract.image import BUILDER_TAG
 from spindown.contract.name import resource_name
 from spindown.error import BadInput
 from spindown.operate.iam_policy import RIGHTS, Policy, Statement, Whose, allow, document, split
@@ -195,7 +196,7 @@ def _bounds(whose: Whose) -> list[Statement]:
             "DeleteSnapshots",
             ["ec2:DeleteSnapshot"],
             ["*"],
-            {"StringLike": {f"aws:ResourceTag/{tag.IMAGE_BUILDER}": images}},
+            {"StringLike": {f"aws:ResourceTag/{BUILDER_TAG}": images}},
         ),
         allow(
             "ConnectFunctions",

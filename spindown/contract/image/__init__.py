@@ -29,6 +29,11 @@ STAMP_FILE = "/opt/spindown/baked"
 #: Tag of an image that was baked: what with (``make_stamp``).
 STAMP_TAG = "spindown:stamp"
 
+#: What EC2 Image Builder gives what it makes: the ARN of its image, in which the recipe's name is.
+#: The EC2 Image Builder User Guide, "Tag resources", tells of AMIs; that snapshots bear it too is
+#: seen in what others run, and not yet tried by us on AWS.
+BUILDER_TAG = "Ec2ImageBuilderArn"
+
 #: AWS's own key of EBS, by which disks and images are encrypted: whoever may use EBS may use it.
 #: Without a name EC2 takes the account's default, and where that is a key of one's own, neither our
 #: functions nor the role of spot may use it: each instance ends at its launch

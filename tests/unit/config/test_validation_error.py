@@ -37,7 +37,7 @@ def _abroad(*subnets: str) -> dict[str, Any]:
 
 
 _HOME = {"name": "lab", "region": "us-east-1", "zones": ["us-east-1a"]}
-_EVERYWHERE = "in every region, or in none"
+_EVERYWHERE = "in every region or in none"
 _FUNCTIONS_AT_HOME = "deployment.network.function_subnets"
 _PLACED_ODDLY = [
     (
@@ -55,19 +55,19 @@ _PLACED_ODDLY = [
     (
         _with_functions(["subnet-1"], network=_abroad()),
         "deployment.outpost.us-west-2.network.function_subnets",
-        f"name some {_EVERYWHERE}",
+        f"name some, {_EVERYWHERE}",
         "functions in a VPC at home alone",
     ),
     (
         _with_functions(["subnet-1"], egress=[]),
         "deployment.outpost.us-west-2.network",
-        f"name one with function_subnets {_EVERYWHERE}",
+        f"name one with function_subnets, {_EVERYWHERE}",
         "functions in a VPC beside a network that is made",
     ),
     (
         _with_functions([], network=_abroad("subnet-2")),
         _FUNCTIONS_AT_HOME,
-        f"name some {_EVERYWHERE}",
+        f"name some, {_EVERYWHERE}",
         "functions in a VPC abroad alone",
     ),
 ]
