@@ -85,7 +85,7 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
             # The tag of the deployment is on images alone.
             {
                 "StringEquals": _ITS_OWN,
-                "StringLike": {f"aws:ResourceTag/{tag.IMAGE_BUILDER}": images},
+                "StringLike": {_MADE_FOR: images},
             },
         ),
         allow(
