@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from spindown.config.check import check_policy
+from spindown.config.check import check_policy, odd_types
 from spindown.config.deployment import DeploymentConfig, NetworkConfig, RegionConfig
 from spindown.config.duration import format_clock, format_duration, parse_duration
 from spindown.config.function import add_functions
@@ -48,6 +48,7 @@ __all__ = [
     "format_duration",
     "load",
     "merge_policy",
+    "odd_types",
     "parse",
     "parse_duration",
     "parse_requirements",

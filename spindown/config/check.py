@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from spindown.config.duration import format_duration
 from spindown.contract.usage import OTHER_TYPES
-from spindown.domain.job_type import SCALES
+from spindown.domain.job_type import SCALES, unmet_types
 from spindown.domain.lease import RELEASE_AFTER
+from spindown.domain.offer import Requirements
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rung
 from spindown.error import ConfigError
 
@@ -116,6 +117,13 @@ def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
             yield "types", asked is None or asked <= most, f"make {name} at most {most}"
     has_ceilings = policy.requirements_at_most != Needs()
     yield "requirements_at_most", bool(names) or not has_ceilings, "declare types as well"
+
+
+def odd_types(policy: Policy, workload: Requirements, root_volume_gib: int) -> Iterator[str]:
+    """Yield what fixes each type whose jobs no machine of the workload can do."""
+    for each, unmet in unmet_types(policy, workload, root_volume_gib):
+        field, most, setting = (unmet.about[name] for name in ("field", "most", "setting"))
+        yield f"let {field} of type {each.name} be {most} at most, or raise {setting}"
 
 
 def _named(name: str, policy: Policy) -> str:

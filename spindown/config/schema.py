@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from pydantic import Field, create_model, model_validator
 
-from spindown.config.check import check_policy
+from spindown.config.check import check_policy, odd_types
 from spindown.config.deployment import DeploymentConfig, DraftDeploymentConfig
 from spindown.config.form import (
     Architecture,
@@ -42,7 +42,6 @@ from spindown.config.need import why_internet
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
 from spindown.contract.location import check_listed
-from spindown.domain.job_type import disk_of_each, dispatch_of_type, why_unmet
 from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
 from spindown.domain.policy import (
     Dispatch,
@@ -337,8 +336,9 @@ class WorkloadConfig(TomlTable):
             raise remedy("image.parameters", advice)
         if self.requirements.asks_for_neuron and self.run.image is not None:
             raise remedy("run.image", "leave it out: a container is given NVIDIA's devices alone")
-        for place, advice in self._odd_types():
-            raise remedy(place, advice)
+        policy = self.policy.apply_to(Policy())
+        for advice in odd_types(policy, self.to_requirements(), self.image.root_volume_gib):
+            raise remedy("policy.types", advice)
         if self.models and not self.run.metadata_access:
             raise remedy("models", "set run.metadata_access = true as well: the code reads them")
         return self
@@ -373,19 +373,6 @@ class WorkloadConfig(TomlTable):
             yield f"name an image with a driver of {maker}: AWS's own has NVIDIA's alone"
         if image.is_of_aws and wanted.allow_fractional_gpu:
             yield "name an image with NVIDIA's GRID driver: no other drives a part of a GPU"
-
-    def _odd_types(self) -> Iterator[tuple[str, str]]:
-        """Yield what keeps a type of jobs from any machine of the workload: the key, the fix."""
-        wanted = self.to_requirements()
-        policy = self.policy.apply_to(Policy())
-        for each in policy.types:
-            dispatch = dispatch_of_type(each, policy)
-            disk_gib = disk_of_each(self.image.root_volume_gib, dispatch, policy)
-            unmet = why_unmet(each.needs, wanted, disk_gib)
-            if unmet:
-                field, most = unmet.about["field"], unmet.about["most"]
-                fix = f"let {field} of type {each.name} be {most} at most, or raise"
-                yield "policy.types", f"{fix} {unmet.about['setting']}"
 
     def to_requirements(self) -> Requirements:
         """Return what its instances must have, without GPUs that its image cannot drive."""

@@ -58,9 +58,9 @@ def effective_policy(
     if edit is None:
         return EffectivePolicy(policy=settings.policy, row=PolicyRow(edits=known.edits))
     try:
-        policy = _merge(settings.policy, edit.text)
+        policy = _merge(settings, edit.text)
     except BadInput as exc:
-        return _last_good(settings.policy, known, str(exc))
+        return _last_good(settings, known, str(exc))
     row = PolicyRow(
         text=edit.text, good=policy_text(policy), version=edit.version, edits=known.edits
     )
@@ -109,7 +109,7 @@ def edit_policy(
     def change(stored: str) -> tuple[str, Policy]:
         kept = {k: v for k, v in {**_parse(stored), **changes}.items() if k not in cleared}
         # First, since TOML has values that JSON lacks.
-        policy = _merge_keys(deployed.policy, kept)
+        policy = _merge_keys(deployed, kept)
         text = to_json(dict(sorted(kept.items())))
         if len(text) > PARAMETER_BYTES_MAX:
             remedy = f"shorten or deploy its lists: it has at most {PARAMETER_BYTES_MAX:,} bytes"
@@ -123,7 +123,7 @@ def edit_policy(
         try:
             text, policy = change(stored)
         except ConfigError as exc:
-            if not _is_valid(deployed.policy, stored):
+            if not _is_valid(deployed, stored):
                 text, policy = change(ledger.read().policy.text or NO_EDIT)
             elif version:
                 # Our edit has replaced another that came between, and does not go with it.
@@ -176,29 +176,37 @@ def differences(deployed: Policy, in_force: Policy) -> tuple[Difference, ...]:
     )
 
 
-def _last_good(base: Policy, known: PolicyRow, refusal: str) -> EffectivePolicy:
+def _last_good(deployed: WorkloadSettings, known: PolicyRow, refusal: str) -> EffectivePolicy:
     row = replace(known, refusal=refusal)
     try:
-        policy = _merge(base, known.text) if known.text else base
+        policy = _merge(deployed, known.text) if known.text else deployed.policy
     except BadInput:
         # A deploy has moved the policy under it. A limit that was lowered stays so.
-        try:
-            good = decode(Policy, from_json("policy", known.good)) if known.good else base
-            policy = _lower(good, base)
-        except ContractError:
-            policy = base
+        policy = _lower(deployed, known)
     return EffectivePolicy(policy=policy, version=known.version, refusal=refusal, row=row)
 
 
-def _lower(good: Policy, deployed: Policy) -> Policy:
-    """Return a policy with the lower limits of both: whoever lowered one is heard."""
-    most = min(good.max_workers, deployed.max_workers)
+def _lower(deployed: WorkloadSettings, known: PolicyRow) -> Policy:
+    """Return the last good policy, or what is deployed if its types have no machines any more.
+
+    It has the lower limits of both: whoever lowered one is heard.
+    """
+    base = deployed.policy
+    try:
+        kept = good = decode(Policy, from_json("policy", known.good)) if known.good else base
+    except ContractError:
+        return base
+    try:
+        _check_types(good, deployed)
+    except ConfigError:
+        kept = base
+    most = min(good.max_workers, base.max_workers)
     limits = {
         name: min(given)
         for name in _LIMITS
-        if (given := [x for x in (getattr(good, name), getattr(deployed, name)) if x is not None])
+        if (given := [x for x in (getattr(good, name), getattr(base, name)) if x is not None])
     }
-    return replace(good, max_workers=most, warm_workers=min(good.warm_workers, most), **limits)
+    return replace(kept, max_workers=most, warm_workers=min(kept.warm_workers, most), **limits)
 
 
 @lru_cache(maxsize=8)
@@ -207,27 +215,38 @@ def policy_text(policy: Policy) -> str:
     return to_json(encode(policy))
 
 
-def _is_valid(base: Policy, text: str) -> bool:
+def _is_valid(deployed: WorkloadSettings, text: str) -> bool:
     try:
-        _merge(base, text)
+        _merge(deployed, text)
     except BadInput:
         return False
     return True
 
 
-def _merge(base: Policy, text: str) -> Policy:
-    return _merge_keys(base, _parse(text))
+def _merge(deployed: WorkloadSettings, text: str) -> Policy:
+    return _merge_keys(deployed, _parse(text))
 
 
-def _merge_keys(base: Policy, edit: Mapping[str, Any]) -> Policy:
+def _merge_keys(deployed: WorkloadSettings, edit: Mapping[str, Any]) -> Policy:
     from spindown.config import merge_policy  # noqa: PLC0415 - pydantic only when there is an edit
 
-    policy = merge_policy(base, edit)
-    if bool(policy.types) is not bool(base.types):
-        # Without types there is no function that routes, nor leave to make a queue.
-        names = [each.name for each in policy.types]
-        raise ConfigError("types", names, "declare the first, or remove the last, by a deploy")
+    policy = merge_policy(deployed.policy, edit)
+    _check_types(policy, deployed)
     return policy
+
+
+def _check_types(policy: Policy, deployed: WorkloadSettings) -> None:
+    """Refuse types that a deploy would refuse, or that need one."""
+    from spindown.config import odd_types  # noqa: PLC0415 - as above
+
+    names = [each.name for each in policy.types]
+    if bool(names) is not bool(deployed.policy.types):
+        # Without types there is no function that routes, nor leave to make a queue.
+        raise ConfigError("types", names, "declare the first, or remove the last, by a deploy")
+    if deployed.name in names:
+        raise ConfigError("types", names, f"give {deployed.name} another name than the workload's")
+    for remedy in odd_types(policy, deployed.requirements, deployed.run.root_volume_gib):
+        raise ConfigError("types", names, remedy)
 
 
 def _parse(text: str) -> dict[str, Any]:

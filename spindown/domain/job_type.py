@@ -383,6 +383,17 @@ def why_unmet(needs: Needs, workload: Requirements, disk_gib: float) -> Reason:
     return NO_REASON
 
 
+def unmet_types(
+    policy: Policy, workload: Requirements, root_volume_gib: int
+) -> Iterator[tuple[JobType, Reason]]:
+    """Yield the types of jobs that no machine of a workload can do, and why."""
+    for each in policy.types:
+        disk_gib = disk_of_each(root_volume_gib, dispatch_of_type(each, policy), policy)
+        unmet = why_unmet(each.needs, workload, disk_gib)
+        if unmet:
+            yield each, unmet
+
+
 def disk_of_each(root_volume_gib: int, dispatch: Dispatch, policy: Policy) -> float:
     """Return GiB of the root volume for each of the jobs that a machine does at once."""
     return root_volume_gib / jobs_at_once(dispatch, policy.shared_slots)

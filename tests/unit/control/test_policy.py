@@ -15,9 +15,10 @@ from spindown.control.policy import (
     differences,
     edit_policy,
     effective_policy,
+    policy_text,
     stored_keys,
 )
-from spindown.domain.policy import JobType
+from spindown.domain.policy import JobType, Needs
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall, intercept
@@ -43,6 +44,7 @@ def crossed_by(world: ControlWorld, changes: Mapping[str, object]) -> SettingsSt
     return intercept(cast("SettingsStore", world.settings), "settings", race)
 
 
+_SQL = JobType(name="sql", needs=Needs(memory_gib=2.0, disk_gib=10.0))
 GOOD = PolicyRow(text='{"max_workers": 7}', version=1)
 
 
@@ -147,6 +149,45 @@ def test_an_edit_that_json_lacks_is_refused_by_its_key(key: str, value: object) 
 
     assert caught.value.field == key
     assert world.settings.history(WORKLOAD) == ()
+
+
+SQL = {"name": "sql", "memory_gib": 2.0, "disk_gib": 10.0}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"dispatch": "shared", "shared_slots": 16}, id="a-share-of-the-disk"),
+        pytest.param({"types": [{**SQL, "disk_gib": 500}]}, id="more-than-the-disk"),
+        pytest.param({"types": [{**SQL, "architectures": ["arm64"]}]}, id="an-architecture"),
+        pytest.param({"types": [{**SQL, "name": WORKLOAD}]}, id="the-workload-s-name"),
+        pytest.param({"types": []}, id="none-any-more"),
+    ],
+)
+def test_types_that_a_deploy_refuses_are_no_edit(edit: dict[str, Any]) -> None:
+    policy = replace(AT_ONCE, types=(_SQL,), max_workers=5)
+    world = ControlWorld(policy=policy)
+    settings = world.workload_settings()
+
+    with pytest.raises(ConfigError, match="types"):
+        edit_policy(WORKLOAD, edit, settings=world.settings, table=world.table)
+    found = effective_policy(settings, an_edit(json.dumps(edit)), GOOD)
+
+    assert (found.policy.types, found.policy.max_workers) == ((_SQL,), 7)
+    assert found.refusal
+
+
+def test_types_that_a_deploy_left_no_disk_are_those_deployed() -> None:
+    good = replace(AT_ONCE, types=(_SQL,), max_workers=2)
+    row = PolicyRow(text=json.dumps({"types": [SQL]}), good=policy_text(good), version=1)
+    deployed = ControlWorld(policy=replace(AT_ONCE, types=(JobType(name="ocr"),)))
+    settings = deployed.workload_settings()
+    smaller = replace(settings, run=replace(settings.run, root_volume_gib=8))
+
+    found = effective_policy(smaller, an_edit(row.text), row)
+
+    assert [each.name for each in found.policy.types] == ["ocr"]
+    assert found.policy.max_workers == 2
 
 
 def test_an_edit_longer_than_a_parameter_changes_nothing() -> None:
