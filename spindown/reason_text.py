@@ -1006,10 +1006,6 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
             else ""
         )
     ),
-    ReasonCode.TOO_MANY_SHAPES: (
-        "of {shapes} sizes of machines that no type declares the share of this type is used up, "
-        "and none in use covers {shape}: declare it as a type, or ask for one of these sizes"
-    ),
     ReasonCode.NO_SUCH_SIZE: _no_such_size,
     ReasonCode.SIZE_LOWERED: _size_learned,
     ReasonCode.SIZE_RAISED: _size_learned,

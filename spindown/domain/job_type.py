@@ -166,58 +166,17 @@ def declared_shapes(policy: Policy) -> frozenset[str]:
 def own_shapes(
     policy: Policy, sized: Mapping[str, Iterable[Sized]] = MappingProxyType({})
 ) -> frozenset[Shape]:
-    """Return the shapes that no sender has made up.
-
-    They are those of jobs that ask for nothing beside their types, or have no type, and the same
-    with more memory, or with more of a GPU's, up to the ceiling: there go jobs that have run out of
-    it. Those that have run out of both are told by ``is_grown``.
+    """Return the shapes of jobs that ask for nothing beside their types: no sender made them up.
 
     Args:
         policy: the types, and the ceilings.
         sized: type -> what its jobs get by what is learned.
     """
-    found = set()
-    for each in (JobType(name=""), *policy.types):
-        bounds = {
-            need: size_up(need, most_of(need, each.needs, policy.requirements_at_most))
-            for need in ("memory_gib", "gpu_memory_gib")
-        }
-        for one in (None, *sized.get(each.name, ())):
-            shape = settle(each.name, None, policy, one).shape
-            found.add(shape)
-            for need, most in bounds.items():
-                larger = (gib for gib in SCALES[need] if getattr(shape, need) < gib <= most)
-                found |= {_with_memory(shape, need, gib) for gib in larger}
-    return frozenset(found)
-
-
-def is_grown(shape: Shape, own: Collection[Shape]) -> bool:
-    """Tell whether a job of an own shape gets this one, having run out of both kinds of memory.
-
-    Args:
-        shape: of the job.
-        own: as ``own_shapes`` has them, each grown in one kind.
-    """
-    with_less = [
-        less
-        for vram in SCALES["gpu_memory_gib"]
-        if vram < shape.gpu_memory_gib
-        # Who asked for no memory of a GPU may have asked for none at all.
-        for gpus in {shape.gpus, shape.gpus if vram else 0}
-        if (less := replace(shape, gpu_memory_gib=vram, gpus=gpus)) in own
-    ]
-    return any(
-        replace(less, memory_gib=gib) in own
-        for gib in SCALES["memory_gib"]
-        if gib < shape.memory_gib and replace(shape, memory_gib=gib) in own
-        for less in with_less
+    return frozenset(
+        settle(each.name, None, policy, one).shape
+        for each in (JobType(name=""), *policy.types)
+        for one in (None, *sized.get(each.name, ()))
     )
-
-
-def _with_memory(shape: Shape, need: str, gib: int) -> Shape:
-    given: dict[str, Any] = {need: gib}
-    larger = replace(shape, **given)
-    return replace(larger, gpus=max(larger.gpus, 1)) if larger.gpu_memory_gib else larger
 
 
 def own_shape(policy: Policy) -> Shape:
@@ -287,11 +246,10 @@ def size_up(need: str, value: float | None) -> int:
 
 def is_possible(shape: Shape, policy: Policy) -> bool:
     """Tell whether a job may come to a shape by a policy; without types none does."""
-    most = policy.requirements_at_most
     types = (JobType(name=""), *policy.types) if policy.types else ()
     return any(
         replace(
-            _largest(each.needs, most),
+            largest_of(each.name, policy),
             architecture=shape.architecture,
             dispatch=dispatch_of_type(each, policy),
         ).covers(shape)
@@ -299,9 +257,11 @@ def is_possible(shape: Shape, policy: Policy) -> bool:
     )
 
 
-def _largest(usual: Needs, most: Needs) -> Shape:
+def largest_of(name: str, policy: Policy) -> Shape:
     """Return the largest shape of jobs of a type: what it needs, or the ceiling."""
-    return shape_of(Needs(**{name: most_of(name, usual, most) for name in _NUMBERS}))
+    usual = next((each.needs for each in policy.types if each.name == name), Needs())
+    most = policy.requirements_at_most
+    return shape_of(Needs(**{need: most_of(need, usual, most) for need in _NUMBERS}))
 
 
 def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1) -> Requirements:
@@ -366,6 +326,41 @@ def price_of(
     return min(fitting, default=math.inf)
 
 
+def size_on_sale(
+    shape: Shape,
+    largest: Shape,
+    workload: Requirements,
+    shared_slots: int,
+    sold: Mapping[InstanceType, float],
+) -> Shape:
+    """Return the size of the cheapest machine for a shape: it covers the shape, at the same price.
+
+    However many shapes there are, these are no more than the machines on sale. Where none is known
+    that fits, it is the most that may be asked for, of what the shape asks for.
+
+    Args:
+        shape: that a job needs.
+        largest: what it may ask for.
+        workload: what its machines must have.
+        shared_slots: jobs for which a shared machine is bought.
+        sold: the types of instances on sale, and USD per hour of each.
+    """
+    wanted = requirements_of(shape, workload, shared_slots)
+    fitting = [kind for kind in sold if misfit(kind, wanted) is None]
+    cheapest = min(fitting, key=lambda kind: (sold[kind], kind.name), default=None)
+
+    def is_had(other: Shape) -> bool:
+        required = requirements_of(other, workload, shared_slots)
+        return cheapest is None or misfit(cheapest, required) is None
+
+    for need in ("gpus", "gpu_memory_gib", "vcpus", "memory_gib"):
+        asked = getattr(shape, need)
+        if asked or (cheapest and (shape.gpus or need != "gpu_memory_gib")):
+            sizes = (x for x in reversed(SCALES[need]) if asked < x <= getattr(largest, need))
+            shape = next((y for x in sizes if is_had(y := _with(shape, need, x))), shape)
+    return shape
+
+
 def why_unmet(needs: Needs, workload: Requirements, disk_gib: float) -> Reason:
     """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing.
 
@@ -418,7 +413,7 @@ def why_not_sold(
         return NO_REASON
     asked = {need: size for need in SCALES if (size := getattr(shape, need))}
     # What goes with all the rest tells more; of needs that rule each other out nothing does.
-    beside = ((need, _without(shape, need)) for need in asked)
+    beside = ((need, _with(shape, need, 0)) for need in asked)
     alone = ((need, any_size) for need in asked)
     for need, other in chain(beside, alone):
         # For each job; 0: no machine fits.
@@ -438,9 +433,9 @@ def as_asked(rejected: Reason, needs: Needs) -> Reason:
     return replace(rejected, about={**rejected.about, "given": given})
 
 
-def _without(shape: Shape, need: str) -> Shape:
-    left: dict[str, Any] = {need: 0}
-    return replace(shape, **left)
+def _with(shape: Shape, need: str, size: int) -> Shape:
+    given: dict[str, Any] = {need: size}
+    return replace(shape, **given)
 
 
 #: Need -> how much a machine has of it.

@@ -123,7 +123,6 @@ class ReasonCode(StrEnum):
     TYPE_UNKNOWN = "type-unknown"
     #: A message asks for more of ``field`` than may be: ``asked``, of ``most``.
     REQUIREMENT_FORBIDDEN = "requirement-forbidden"
-    TOO_MANY_SHAPES = "too-many-shapes"
     #: No machine that is sold and that the workload may have is as large as ``shape``: of ``field``
     #: it has ``asked``, and the most that goes with the rest is ``most``.
     NO_SUCH_SIZE = "no-such-size"
@@ -420,7 +419,6 @@ UNTIL_CHANGED = frozenset(
         ReasonCode.NO_TYPES,
         ReasonCode.TYPE_UNKNOWN,
         ReasonCode.REQUIREMENT_FORBIDDEN,
-        ReasonCode.TOO_MANY_SHAPES,
         ReasonCode.NO_SUCH_SIZE,
     }
 )

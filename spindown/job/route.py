@@ -40,12 +40,13 @@ from spindown.domain.job_type import (
     as_asked,
     disk_of_each,
     distinct_sizes,
-    is_grown,
     is_possible,
+    largest_of,
     own_shapes,
     parse_shape,
     price_of,
     settle,
+    size_on_sale,
     why_not_sold,
     why_unmet,
 )
@@ -109,12 +110,10 @@ _FAILURES = 5
 _REFUSALS = (AccessDenied, Throttled, Unreachable)
 #: Shapes for which queues are made beside those of ``own_shapes``: more than people tell apart.
 #: Each type, and what has none, has an equal share of them, so that whoever sends jobs of one type
-#: takes no other's; if there are many types, each has at least so many, of what is left.
+#: takes no other's; if there are many types, each has at least so many, of what is left. Whatever
+#: is asked for beyond that has the size of a machine on sale.
 SHAPES_AT_MOST = 50
 _SHAPES_LEAST = 5
-#: As many more for jobs alone that have run out of both kinds of memory: their manifests say so,
-#: which their workers write. Both bounds count all that were made, whoever asked first.
-GROWN_AT_MOST = 50
 
 _log = logging.getLogger(__name__)
 
@@ -282,9 +281,8 @@ class MessageRouter:
         self._own = own_shapes(policy, {name: tuple(all_sized(s)) for name, s in sizes.items()})
         #: Shape and type -> the queue of that shape, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
-        #: Type whose share of made-up shapes is used up, and whether its jobs have outgrown both
-        #: kinds of memory -> what takes them.
-        self._open_to: dict[tuple[str, bool], Sequence[Shape]] = {}
+        #: Type whose share of made-up shapes is used up -> what takes its jobs.
+        self._open_to: dict[str, Sequence[Shape]] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
         #: Shape of a queue -> USD per hour of the cheapest machine.
@@ -334,12 +332,9 @@ class MessageRouter:
             return self._reject(message, job_id, unstored)
         stored = self._known_of(whole)
         over = None if stored is None else self._end_over(message, whole, stored)
-        has_run_out = stored is not None and stored.manifest.ran_out_gib > 0.0
-        return over or self._place(message, whole, job, has_run_out=has_run_out)
+        return over or self._place(message, whole, job)
 
-    def _place(
-        self, message: Message, whole: JobMessage, job: JobMessage, *, has_run_out: bool
-    ) -> Routed:
+    def _place(self, message: Message, whole: JobMessage, job: JobMessage) -> Routed:
         """Find the queue that a message goes to, or make it a dead letter.
 
         ``whole`` is the job as stored, and ``job`` as the message has it.
@@ -352,13 +347,7 @@ class MessageRouter:
         rejected = self._why_refused(settled)
         if rejected:
             return self._give_up(message, whole, rejected)
-        # A message alone may ask for the same, so what its job has gone through counts.
-        has_grown = has_run_out and is_grown(settled.shape, self._own)
-        queue = self._queue_for(settled.shape, whole.type or "", has_grown=has_grown)
-        if queue is None:
-            most = _shapes_at_most(has_grown=has_grown)
-            told: About = {"shapes": most, "shape": settled.shape.name}
-            return self._give_up(message, whole, Reason(ReasonCode.TOO_MANY_SHAPES, told))
+        queue = self._queue_for(settled.shape, whole.type or "")
         return self._move(message, job, queue, sized)
 
     def _why_refused(self, settled: SettledNeeds) -> Reason:
@@ -464,13 +453,12 @@ class MessageRouter:
         dead_letter_untouched(message, told, self._ports, code=reason.code, job_id=job_id)
         return Routed(rejected={reason.code.value: 1})
 
-    def _queue_for(self, shape: Shape, job_type: str, *, has_grown: bool) -> JobQueue | None:
-        """Return the queue that takes a job, which may not be made yet; None: there is none."""
+    def _queue_for(self, shape: Shape, job_type: str) -> JobQueue:
+        """Return the queue that takes a job, which may not be made yet."""
         with self._placing:
-            known = self._queues.get((shape, job_type))
-            chosen = None if known else self._choose_shape(shape, job_type, has_grown=has_grown)
-            if chosen is None:
+            if known := self._queues.get((shape, job_type)):
                 return known
+            chosen = self._choose_shape(shape, job_type)
             return self._queues.get((chosen, job_type)) or self._register(chosen, job_type)
 
     def _register(self, shape: Shape, job_type: str) -> JobQueue:
@@ -480,55 +468,60 @@ class MessageRouter:
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
-    def _choose_shape(self, shape: Shape, job_type: str, *, has_grown: bool) -> Shape | None:
-        """Return the shape whose queue takes a job; None: there is none.
+    def _choose_shape(self, shape: Shape, job_type: str) -> Shape:
+        """Return the shape whose queue takes a job.
 
-        Its own, or of those that cover it the one with the cheapest machine, if its type has used
-        up its share of the sizes that senders may have made up: each tick looks at every queue.
-        A type that has done so is looked at again only once another shape is opened. So however
-        many sizes are made up, the ledger is read only as often as one may be opened.
+        Its own, unless its type has used up its share of the sizes that senders may have made up:
+        each tick looks at every queue. Then of those that cover it the one with the cheapest
+        machine, unless that is dearer than the job's own. Else a queue is opened for the size of
+        that machine; so none waits for want of a queue, and none for a dearer machine.
+
+        A type that has used up its share is looked at again only once another has opened a shape
+        within its own. So however many sizes are made up, the ledger is read but so often.
         """
         if shape in self._own:
             return shape
-        asker = job_type, has_grown
-        if asker not in self._open_to:
+        if job_type not in self._open_to:
             listed = read_shapes(self._ports.table, self._settings.name)
             if shape.name in listed:
                 return shape
-            if self._has_room(job_type, listed, has_grown=has_grown):
+            if self._has_room(job_type, listed):
                 # One more that may take jobs of the others.
                 self._open_to.clear()
                 return shape
-            self._open_to[asker] = self._cheapest_first(listed)
-        open_to = self._open_to[asker]
+            self._open_to[job_type] = self._cheapest_first(listed)
+        open_to = self._open_to[job_type]
         if shape in open_to:
             return shape
-        return next((each for each in open_to if each.covers(shape)), None)
+        covering = next((each for each in open_to if each.covers(shape)), None)
+        if covering is not None and self._price_of(covering) <= self._price_of(shape):
+            return covering
+        largest, slots = largest_of(job_type, self._policy), self._policy.shared_slots
+        return size_on_sale(shape, largest, self._settings.requirements, slots, self._sold)
 
-    def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow], *, has_grown: bool) -> bool:
+    def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow]) -> bool:
         """Tell whether one more size that jobs of a type ask for may have a queue."""
         own = {each.name for each in self._own}
         made_up = [row for name, row in listed.items() if name not in own]
         of_type = [row for row in made_up if job_type in row.types]
         share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
-        is_within_share = has_grown or len(of_type) < share
-        return is_within_share and len(made_up) < _shapes_at_most(has_grown=has_grown)
+        return len(of_type) < share and len(made_up) < SHAPES_AT_MOST
 
     def _cheapest_first(self, listed: Collection[str]) -> Sequence[Shape]:
-        """Return the shapes that have a queue, or may have one, the cheapest machine first."""
+        """Return the shapes that have a queue, or may have one, the cheapest machine first.
+
+        One that no machine on sale has takes nothing: its jobs would wait without end.
+        """
         known = {each for each in map(parse_shape, listed) if each} | self._own
-        possible = [each for each in known if is_possible(each, self._policy)]
-        return sorted(possible, key=lambda each: (self._price_of(each), each))
+        possible = (each for each in known if is_possible(each, self._policy))
+        sold = [each for each in possible if not self._why_not_sold(each)]
+        return sorted(sold, key=lambda each: (self._price_of(each), each))
 
     def _price_of(self, shape: Shape) -> float:
         if shape not in self._prices:
             slots, required = self._policy.shared_slots, self._settings.requirements
             self._prices[shape] = price_of(shape, required, slots, self._sold)
         return self._prices[shape]
-
-
-def _shapes_at_most(*, has_grown: bool) -> int:
-    return SHAPES_AT_MOST + (GROWN_AT_MOST if has_grown else 0)
 
 
 def route(

@@ -1,5 +1,6 @@
 """A sender makes up as many sizes of machines as there may be; jobs of others go where they did."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,13 +8,12 @@ import pytest
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import body_digest, parse_job
-from spindown.control.market import refresh
-from spindown.domain.job_type import SCALES, own_shapes
+from spindown.control.market import refresh, types_on_sale
+from spindown.domain.job_type import SCALES, Shape, parse_shape, price_of, shape_of
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
-from spindown.domain.rightsizing import VRAM
 from spindown.job.manifest_store import save_manifest
-from spindown.job.route import GROWN_AT_MOST, SHAPES_AT_MOST, MessageRouter
+from spindown.job.route import SHAPES_AT_MOST, MessageRouter
 from spindown.job.shape_queue import remove_unused
 from tests.builders import a_type, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
@@ -26,6 +26,25 @@ POLICY = replace(Policy(), types=TYPES, requirements_at_most=Needs(memory_gib=50
 @pytest.fixture
 def world() -> ControlWorld:
     return ControlWorld(policy=POLICY)
+
+
+@pytest.fixture
+def market(world: ControlWorld) -> ControlWorld:
+    """Sell machines of each ratio of memory to vCPUs."""
+    sizes = [(n, ratio * n) for n in (2, 4, 8, 16, 32, 48, 64) for ratio in (2, 4, 8)]
+    sell(world, {f"m{gib}.{n}": (n, gib, n + gib / 16) for n, gib in sizes})
+    return world
+
+
+KINDS = {"x2.few": (4, 64, 9.0), "c7.many": (16, 16, 1.0), "m7.huge": (64, 512, 20.0)}
+
+
+def sell(world: ControlWorld, kinds: Mapping[str, tuple[int, int, float]] = KINDS) -> None:
+    """Sell types with so many vCPUs and GiB, at so many dollars."""
+    for name, (vcpus, gib, price) in kinds.items():
+        kind = a_type(name, vcpus=vcpus, memory_mib=gib * 1024)
+        world.market.offer(kind, region=REGION, zones=ZONES, on_demand=price, spot=price / 2)
+    refresh(world.ports)
 
 
 def make_up(world: ControlWorld, **beside: str) -> None:
@@ -56,40 +75,33 @@ def where(world: ControlWorld) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("beside", [{}, {"type": "small"}, {"type": "large"}])
-def test_what_ran_out_of_memory_goes_one_step_up(
-    world: ControlWorld, beside: dict[str, str]
+def test_what_ran_out_of_memory_gets_a_machine_at_its_price(
+    market: ControlWorld, beside: dict[str, str]
 ) -> None:
-    make_up(world, **beside)
+    make_up(market, **beside)
+    asked = {"": Shape(memory_gib=16)}
     for name, shape, gib in (("small", "c0m4", 3.8), ("large", "c16m256", 250.0)):
         larger = larger_needs(name, None, shape=shape, memory_gib=gib, policy=POLICY)
         assert larger is not None
-        world.ask(f"grown-{name}", type=name, requirements={"memory_gib": larger.memory_gib})
-    world.ask("grown", requirements={"memory_gib": 12})
-    world.ask("plain")
-    route_all(world)
+        market.ask(f"grown-{name}", type=name, requirements={"memory_gib": larger.memory_gib})
+        asked[name] = shape_of(replace(larger, vcpus=16 if name == "large" else None))
+    market.ask("grown-", requirements={"memory_gib": 12})
+    market.ask("plain")
+    route_all(market)
 
-    assert where(world) == {
-        "grown-small": "c0m8",
-        "grown-large": "c16m384",
-        "grown": "c0m16",
-        "plain": "c0m0",
-    }
+    found = where(market)
+    assert found.pop("plain") == "c0m0"
+    for name, least in asked.items():
+        given = parse_shape(found[f"grown-{name}"])
+        assert given is not None
+        assert given.covers(least)
+        assert dollars(market, given) == dollars(market, least)
 
 
-def test_what_ran_out_of_vram_goes_one_step_up() -> None:
-    train = JobType(name="train", needs=Needs(gpu_memory_gib=15))
-    most = Needs(memory_gib=500, vcpus=64, gpu_memory_gib=48)
-    policy = replace(POLICY, types=(*TYPES, train), requirements_at_most=most)
-    world = ControlWorld(policy=policy)
-    make_up(world, type="train")
-    larger = larger_needs(
-        "train", None, shape="c0m0g1v15", memory_gib=15.0, policy=policy, need=VRAM
-    )
-    assert larger is not None
-    world.ask("grown", type="train", requirements={"gpu_memory_gib": larger.gpu_memory_gib})
-    route_all(world)
-
-    assert where(world) == {"grown": "c0m0g1v20"}
+def dollars(world: ControlWorld, shape: Shape) -> float:
+    """Return what the cheapest machine of a shape costs an hour."""
+    sold = types_on_sale(world.workload_settings(), world.ports, world.now)
+    return price_of(shape, world.requirements, 1, sold)
 
 
 TRAIN = tuple(
@@ -122,32 +134,47 @@ def ran_out(world: ControlWorld, job_id: str) -> None:
     save_manifest(manifest, None, world.work_ports())
 
 
-@pytest.mark.parametrize(
-    ("run_out", "most"), [(False, SHAPES_AT_MOST), (True, SHAPES_AT_MOST + GROWN_AT_MOST)]
-)
-def test_pairs_of_memories_open_no_queue_each(run_out: bool, most: int) -> None:
-    ceiling = Needs(memory_gib=256, gpu_memory_gib=80)
-    policy = replace(POLICY, types=TRAIN, requirements_at_most=ceiling)
-    world = ControlWorld(policy=policy)
-    asked = ask_for_both(world, run_out=run_out)
-    made_up = world.view().shapes.keys() - {shape.name for shape in own_shapes(policy)}
-
-    assert len(made_up) <= most < asked
-    told = world.dead_letters.receive(wait=timedelta(0), visibility=minutes(1))
-    assert told is not None
-    assert f" {most} " in told.attributes["reason"]
-
-
-def test_what_outgrew_both_memories_has_room_beside_a_flood() -> None:
+@pytest.mark.parametrize("run_out", [False, True])
+def test_pairs_of_memories_open_no_queue_each(*, run_out: bool) -> None:
     ceiling = Needs(memory_gib=256, gpu_memory_gib=80)
     world = ControlWorld(policy=replace(POLICY, types=TRAIN, requirements_at_most=ceiling))
-    ask_for_both(world, run_out=False)
-    last = {"memory_gib": 256, "gpu_memory_gib": 80}
-    world.ask("honest", type="train-4", requirements=last)
-    ran_out(world, "honest")
+    asked = ask_for_both(world, run_out=run_out)
+
+    assert len(world.view().shapes) <= SHAPES_AT_MOST + len(TRAIN) < asked
+    assert world.dead_letters.bodies() == []
+
+
+def test_one_who_names_every_type_leaves_each_a_queue(world: ControlWorld) -> None:
+    """So small are the sizes that are made up that none takes an honest job."""
+    sell(world)
+    x86 = {"architectures": ["x86_64"]}
+    for beside, vcpus in (({}, (1, 2)), ({"type": "small"}, (4, 8)), ({"type": "large"}, (1, 2))):
+        for count in vcpus:
+            for gib in SCALES["memory_gib"][1:9]:
+                asked = {"vcpus": count, "memory_gib": gib, **(x86 if count == 2 else {})}
+                name = f"evil-{beside.get('type', '')}-{count}-{gib}"
+                world.ask(name, requirements=asked, **beside)
+    route_all(world)
+    world.ask("asia", type="large", requirements={"vcpus": 32, "memory_gib": 400})
+    world.ask("few", type="small", requirements={"vcpus": 16})
+    world.ask("none", requirements={"vcpus": 48})
     route_all(world)
 
-    assert where(world)["honest"] == "c4m256g1v80"
+    assert where(world) == {"asia": "c64m512", "few": "c16m16", "none": "c64m512"}
+    assert world.dead_letters.bodies() == []
+
+
+def test_a_size_that_nobody_sells_takes_no_job() -> None:
+    fit = JobType(name="fit", needs=Needs(vcpus=64, memory_gib=96))
+    most = Needs(memory_gib=512, vcpus=64)
+    world = ControlWorld(policy=replace(POLICY, types=(fit,), requirements_at_most=most))
+    sell(world, {"c7.many": (64, 128, 2.0), "x2.few": (8, 512, 9.0)})
+    make_up(world)
+    world.ask("honest", requirements={"vcpus": 7, "memory_gib": 130, "architectures": ["x86_64"]})
+    route_all(world)
+
+    # Not the queue of 64 vCPUs and 256 GiB, which no machine has.
+    assert where(world) == {"honest": "c8m512x"}
 
 
 def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:
@@ -163,11 +190,7 @@ def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> Non
 
 
 def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld) -> None:
-    kinds = {"x2.few": (4, 64, 9.0), "c7.many": (16, 16, 1.0), "m7.huge": (64, 512, 20.0)}
-    for name, (vcpus, gib, price) in kinds.items():
-        kind = a_type(name, vcpus=vcpus, memory_mib=gib * 1024)
-        world.market.offer(kind, region=REGION, zones=ZONES, on_demand=price, spot=price / 2)
-    refresh(world.ports)
+    sell(world)
     for vcpus, gib in ((4, 64), (16, 16)):
         world.ask(f"first-{vcpus}", requirements={"vcpus": vcpus, "memory_gib": gib})
     route_all(world)
@@ -175,8 +198,8 @@ def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld)
     world.ask("cheap", requirements={"vcpus": 3, "memory_gib": 7})
     route_all(world)
 
-    # Not where there are fewer vCPUs: that machine costs nine times as much.
-    assert where(world)["cheap"] == "c16m16"
+    # A g4dn.xlarge costs half of what the queue for 16 vCPUs takes, and that for 64 GiB nine times.
+    assert where(world)["cheap"] == "c4m16"
 
 
 def test_sizes_beyond_the_room_cost_no_more_reads(world: ControlWorld) -> None:
@@ -208,7 +231,7 @@ def test_what_another_type_opens_takes_the_rest_at_once(world: ControlWorld) -> 
         world.ask(job_id, requirements=asked, **beside)
         router.run(until)
 
-    assert where(world) == {"opens": "c4m4x", "takes": "c4m4x"}
+    assert where(world) == {"none": "c64m0x", "opens": "c4m4x", "takes": "c4m4x"}
 
 
 def test_made_up_queues_that_are_empty_make_room(world: ControlWorld) -> None:

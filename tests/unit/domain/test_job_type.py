@@ -14,16 +14,15 @@ from spindown.domain.job_type import (
     as_asked,
     declared_shapes,
     distinct_sizes,
-    is_grown,
     is_possible,
     of_dispatch,
     own_shape,
-    own_shapes,
     parse_shape,
     price_of,
     requirements_of,
     settle,
     shape_of,
+    size_on_sale,
     slots_of,
     why_not_sold,
     why_unmet,
@@ -528,26 +527,37 @@ def test_of_the_types_of_one_size_the_cheapest_is_left() -> None:
     assert {kind.name for kind in left} == {"c7a.2xlarge", "m7i.2xlarge", "g6.xlarge"}
 
 
-def test_what_has_outgrown_both_memories_is_no_made_up_size() -> None:
-    policy = Policy(
-        types=(JobType(name="train", needs=Needs(memory_gib=16, gpu_memory_gib=15)),),
-        requirements_at_most=Needs(memory_gib=64, gpu_memory_gib=48),
-    )
-    own = own_shapes(policy)
-    grown = next(s for s in own if (s.memory_gib, s.gpu_memory_gib) == (16, 15))
+@given(small_shapes, small_shapes, workloads, markets)
+def test_the_size_of_a_machine_on_sale_takes_a_job_at_its_price(
+    shape: Shape, most: Shape, workload: Requirements, sold: dict[InstanceType, float]
+) -> None:
+    found = size_on_sale(shape, most, workload, 4, sold)
 
-    for memory, vram, is_one in ((32, 24, True), (64, 48, True), (64, 96, False), (33, 24, False)):
-        shape = replace(grown, memory_gib=memory, gpu_memory_gib=vram)
-        assert shape not in own
-        assert is_grown(shape, own) is is_one
+    assert found.covers(shape)
+    assert price_of(found, workload, 4, sold) == price_of(shape, workload, 4, sold)
+    for need in SCALES:
+        assert getattr(found, need) <= max(getattr(shape, need), getattr(most, need))
 
 
-def test_a_type_without_a_gpu_may_outgrow_both_memories() -> None:
-    policy = Policy(
-        types=(JobType(name="any", needs=Needs(memory_gib=16)),),
-        requirements_at_most=Needs(memory_gib=64, gpu_memory_gib=48),
-    )
-    own = own_shapes(policy)
-    plain = next(s for s in own if (s.memory_gib, s.gpu_memory_gib) == (16, 0))
+MACHINES = (
+    a_type("g6.xlarge"),
+    a_type("g6.12xlarge", vcpus=48, memory_mib=192 * GIB, gpu_count=4.0),
+    a_type("p5.48xlarge", vcpus=192, memory_mib=2048 * GIB, gpu_count=8.0),
+)
 
-    assert is_grown(replace(plain, memory_gib=32, gpu_memory_gib=24, gpus=1), own)
+
+@given(st.lists(small_shapes, max_size=40))
+def test_made_up_sizes_come_to_those_of_machines(asked: list[Shape]) -> None:
+    sold = {kind: float(kind.vcpus) for kind in MACHINES}
+    most = Shape(vcpus=512, memory_gib=8192, gpus=16, gpu_memory_gib=288)
+    fitting = (each for each in asked if not why_not_sold(each, Requirements(), 4, sold))
+    found = {size_on_sale(each, most, Requirements(), 4, sold) for each in fitting}
+
+    kinds = {(each.vcpus, each.memory_gib, each.gpus, each.gpu_memory_gib) for each in found}
+    assert len(kinds) <= len(sold) * len(Dispatch)
+
+
+def test_without_a_catalogue_a_size_grows_in_what_it_asks_for() -> None:
+    most = Shape(vcpus=64, memory_gib=512, gpus=8, gpu_memory_gib=80)
+
+    assert size_on_sale(Shape(vcpus=4, memory_gib=8), most, ANY_CPU, 1, {}).name == "c64m512"

@@ -613,13 +613,11 @@ def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
     routed = route_all(world)
 
     shapes = world.view().shapes
-    # Of jobs without a type; the other half is left to the one type.
-    assert len(shapes) == SHAPES_AT_MOST // 2
+    # Of jobs without a type, and one that is larger than these; the rest is left to the one type.
+    assert len(shapes) <= SHAPES_AT_MOST // 2 + 1
     kept = [parse_job(body) for name in shapes for body in world.queue_of(name).bodies()]
     assert len(kept) == routed.routed
-    code = ReasonCode.TOO_MANY_SHAPES.value
-    assert routed.rejected == ({code: 61 - routed.routed} if routed.routed < 61 else {})
-    assert set(letters(world).values()) <= {code}
+    assert (routed.routed, routed.rejected) == (61, {})
     for name in shapes:
         shape = parse_shape(name)
         assert shape is not None
@@ -641,8 +639,7 @@ def test_sizes_that_are_made_up_leave_room_for_each_type(world: ControlWorld) ->
 
     routed = world.route()
 
-    assert (routed.routed, routed.postponed) == (2, 0)
-    assert routed.rejected == {ReasonCode.TOO_MANY_SHAPES.value: 8}
+    assert (routed.routed, routed.postponed) == (10, 0)
     assert jobs_of(world, SMALL) == ["s"]
     assert jobs_of(world, "c0m512g1v0") == ["b"]
 
