@@ -186,7 +186,8 @@ def _misfit(
         put_back(message, _LEFT_TO_INTAKE, ports.queue)
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
     worker_row.note_declined()
-    code, reason = settled.rejected.code, fail_unclaimed(job, settled.rejected, ports)
+    code = settled.rejected.code
+    reason = fail_unclaimed(job, settled.rejected, slot_id.workload, ports)
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
         outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value

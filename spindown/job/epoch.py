@@ -117,7 +117,7 @@ class Epochs:
             "batch_id": self.job.batch_id or manifest.batch_id,
             "tenant": self.job.tenant or manifest.tenant,
             "parent": self.job.parent or manifest.parent,
-            "source": manifest.source or source_of(self.job_id, self.job.items),
+            "source": source_of(self.job_id, self.job.items) or manifest.source,
             "body_digest": manifest.body_digest or body_digest(self.job),
             "code_version": self.slot_id.code_version or manifest.code_version,
             "claimed_at": self.ports.clock.now(),

@@ -21,7 +21,6 @@ from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import (
     JobMessage,
-    body_digest,
     needs_of,
     parse_job,
     with_id,
@@ -65,6 +64,7 @@ from spindown.error import (
     Throttled,
     Unreachable,
 )
+from spindown.job.lease_row import is_held
 from spindown.job.manifest_store import (
     StoredManifest,
     is_after_cancel,
@@ -84,7 +84,7 @@ from spindown.job.message import (
     renew,
 )
 from spindown.job.release import dollars_wasted
-from spindown.job.shape_queue import note_use, read_shapes
+from spindown.job.shape_queue import BeingRemoved, note_use, read_shapes
 from spindown.port import (
     ControlPorts,
     Datum,
@@ -163,13 +163,14 @@ def read_sized(message: Message) -> Sized | None:
         return None
 
 
-def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
+def fail_unclaimed(job: JobMessage, reason: Reason, workload: str, ports: WorkPorts) -> str:
     """Say in its manifest that a job has failed, unless it is another's or somebody has it.
 
-    Else its batch would wait for it, and nobody would see why. Return the words of the reason,
+    Else its batch would wait for it, and nobody would see why. What nobody has claimed is no body's
+    yet: the message that waits under the same id may have another. Return the words of the reason,
     which begin with what happened if the job has run out of memory.
     """
-    job_id, words = job.job_id or "", say(reason)
+    job_id, words, now = job.job_id or "", say(reason), ports.clock.now()
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
     try:
         stored = load_manifest(job_id, ports.objects)
@@ -179,8 +180,8 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
     with suppress(PreconditionFailed):
         if stored is not None:
             known = replace(stored.manifest, epoch=stored.epoch_floor)
-            is_held = bool(known.owner) and not known.released
-            if known.state is not JobState.RUNNING or is_held or is_other_body(known, job):
+            is_over = known.state is not JobState.RUNNING
+            if is_over or is_other_body(known, job) or is_held(known, workload, ports.table, now):
                 return words
             if known.ran_out_gib:
                 words = say_outgrown(reason, known.ran_out_gib, is_of_gpu=known.ran_out_of_vram)
@@ -190,9 +191,8 @@ def fail_unclaimed(job: JobMessage, reason: Reason, ports: WorkPorts) -> str:
             reason=words,
             code=reason.code.value,
             batch_id=known.batch_id or job.batch_id,
-            body_digest=known.body_digest or body_digest(job),
             source=known.source or source_of(job_id, job.items),
-            finished_at=ports.clock.now(),
+            finished_at=now,
             released=True,
         )
         save_manifest(failed, None if stored is None else stored.etag, ports)
@@ -347,7 +347,11 @@ class MessageRouter:
         rejected = self._why_refused(settled)
         if rejected:
             return self._give_up(message, whole, rejected)
-        queue = self._queue_for(settled.shape, whole.type or "")
+        try:
+            queue = self._queue_for(settled.shape, whole.type or "")
+        except BeingRemoved as exc:
+            put_back(message, exc.wait, self._ports.queue)
+            return _POSTPONED
         return self._move(message, job, queue, sized)
 
     def _why_refused(self, settled: SettledNeeds) -> Reason:
@@ -445,7 +449,7 @@ class MessageRouter:
 
     def _give_up(self, message: Message, job: JobMessage, reason: Reason) -> Routed:
         """Make a job that no machine may do a dead letter, and say so where its batch is read."""
-        words = fail_unclaimed(job, reason, self._ports)
+        words = fail_unclaimed(job, reason, self._settings.name, self._ports)
         return self._reject(message, job.job_id or "", reason, words)
 
     def _reject(self, message: Message, job_id: str, reason: Reason, words: str = "") -> Routed:

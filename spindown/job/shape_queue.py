@@ -24,7 +24,7 @@ from spindown.contract.row import (
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog
 from spindown.domain.job_type import Shape, is_possible, own_shapes, parse_shape
-from spindown.error import ContractError, NotFound, PreconditionFailed, Throttled
+from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError
 from spindown.job.message import delete
 from spindown.job.policy import read_standing
 from spindown.ledger.partition import Partition
@@ -55,6 +55,14 @@ REMOVED_WITHIN = timedelta(minutes=20)
 _CLOSING_FOR = timedelta(minutes=30)
 #: Of one queue in one run of the hourly function.
 _SEND_BACK_FOR = timedelta(minutes=1)
+
+
+class BeingRemoved(SpindownError):
+    """The queue of a shape is just being removed: nothing is sent there for so long."""
+
+    def __init__(self, shape: str, wait: timedelta) -> None:
+        super().__init__(f"the queue of {shape} is being removed")
+        self.wait = wait
 
 
 def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
@@ -90,13 +98,13 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
         job_type: "": the job has no type.
 
     Raises:
-        Throttled: the queue is just being removed.
+        BeingRemoved: its queue is.
     """
     key, now = Key(control_partition(workload), shape_sort_key(shape)), ports.clock.now()
     known = _read_row(ports.table.get(key))
     removing_at = None if known is None else known.removing_at
     if removing_at is not None and now - removing_at < REMOVED_WITHIN:
-        raise Throttled(f"the queue of {shape} is being removed")
+        raise BeingRemoved(shape, removing_at + REMOVED_WITHIN - now)
     row = ShapeRow(shape=shape, url=url, used_at=now, types=(job_type,))
     is_open = removing_at is None and known is not None and known.closing_at is None
     if known is not None and is_open and now - known.used_at < _NOTED_EVERY:
@@ -112,7 +120,7 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
     try:
         ports.table.write(Write(key=key, when=unchanged, set=encode(row)))
     except PreconditionFailed as exc:
-        raise Throttled(f"the queue of {shape} is being removed") from exc
+        raise BeingRemoved(shape, REMOVED_WITHIN) from exc
 
 
 def _read_row(row: Row | None) -> ShapeRow | None:

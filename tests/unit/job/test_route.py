@@ -3,11 +3,12 @@
 import itertools
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.job.manifest import JobState, Manifest, manifest_key
 from spindown.contract.job.message import (
@@ -19,10 +20,11 @@ from spindown.contract.job.message import (
     stored_key,
 )
 from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
-from spindown.contract.row import shape_sort_key
+from spindown.contract.row import lease_sort_key, shape_sort_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
+from spindown.domain.fleet import Lease
 from spindown.domain.job_type import SCALES, parse_shape, shape_of
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
@@ -730,8 +732,6 @@ def test_a_job_that_outgrows_what_is_sold_fails(is_of_gpu: bool) -> None:
 @pytest.mark.parametrize(
     ("changes", "state"),
     [
-        # Somebody works on it.
-        ({"released": False}, JobState.RUNNING),
         # The message is not of this job.
         ({"body_digest": "0" * 64}, JobState.RUNNING),
         ({"body_digest": "0" * 64, "state": JobState.COMPLETED}, JobState.COMPLETED),
@@ -752,6 +752,52 @@ def test_a_message_of_no_size_leaves_another_s_job(
     assert told is not None
     assert told.state is state
     assert letters(world) == {"j": ReasonCode.NO_SUCH_SIZE.value}
+
+
+def lease(world: ControlWorld, deadline: datetime, *, epoch: int) -> None:
+    """Let a worker hold the job until then."""
+    held = Lease(
+        instance_id="i-1",
+        slot=0,
+        job_id="j",
+        epoch=epoch,
+        receipt_handle="r",
+        deadline=deadline,
+        not_after=deadline,
+        claimed_at=world.now,
+        sent_at=world.now,
+    )
+    world.put(lease_sort_key("i-1", 0), **encode(held))
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_job_of_a_lost_worker_fails_once_its_lease_is_over(
+    world: ControlWorld, *, is_over: bool
+) -> None:
+    world.ask("j", type="gone", batch_id="b")
+    digest = body_digest(parse_job(world.queue.bodies()[0]))
+    owned = Manifest(job_id="j", epoch=1, owner="i-1/0", state=JobState.RUNNING)
+    save_manifest(replace(owned, body_digest=digest), None, world.work_ports())
+    lease(world, world.now + minutes(-1 if is_over else 1), epoch=1)
+    world.route()
+
+    told = manifest_of(world, "j")
+    assert told is not None
+    assert told.state is (JobState.FAILED if is_over else JobState.RUNNING)
+    assert letters(world) == {"j": ReasonCode.TYPE_UNKNOWN.value}
+
+
+def test_a_queue_that_is_being_removed_stops_no_other(world: ControlWorld) -> None:
+    world.put(shape_sort_key(SMALL), shape=SMALL, url="u", used_at=world.now, removing_at=world.now)
+    for number in range(10):
+        world.ask(f"j{number}", type="small")
+    world.ask("k")
+    routed = world.route()
+    world.clock.advance(minutes(20))
+
+    assert (routed.routed, routed.postponed) == (1, 10)
+    assert jobs_of(world, "c0m0") == ["k"]
+    assert world.route().routed == 10
 
 
 def test_without_a_catalogue_no_size_is_refused(world: ControlWorld) -> None:

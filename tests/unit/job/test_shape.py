@@ -18,7 +18,7 @@ from spindown.job.route import fail_unclaimed
 from spindown.memory import MemoryJobQueue
 from spindown.port import Message, Outgoing, Write
 from tests.builders import minutes
-from tests.work import WorkWorld, a_slot_id
+from tests.work import WORKLOAD, WorkWorld, a_slot_id
 
 TYPED = replace(
     Policy(),
@@ -89,9 +89,9 @@ def test_a_refused_twin_keeps_no_job_from_its_machine(
     world: WorkWorld, intake: MemoryJobQueue
 ) -> None:
     world.send({"job_id": "j", "items": ["a"], "type": "small"})
-    twin = JobMessage(job_id="j", items=("a",), type="gone")
+    twin = JobMessage(job_id="j", items=("other",), type="gone")
     about = {"type": "gone", "known": "small"}
-    fail_unclaimed(twin, Reason(ReasonCode.TYPE_UNKNOWN, about), world.ports)
+    fail_unclaimed(twin, Reason(ReasonCode.TYPE_UNKNOWN, about), WORKLOAD, world.ports)
     refused = world.manifest("j")
     held = world.claim(a_slot_id(shape="c0m8"))
 
