@@ -156,6 +156,7 @@ class ControlPlane(Construct):
             statements=[
                 grants.read_settings(deployment=shared.deployment.name),
                 grants.keep_shapes(table_arn=shared.ledger.table.table_arn, workloads=names),
+                grants.see_leases(table_arn=shared.ledger.table.table_arn, workloads=names),
                 see_missing_objects(bucket_arn=shared.store.bucket.bucket_arn),
                 grants.keep_bodies(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),
                 grants.read_sizes(bucket_arn=shared.store.bucket.bucket_arn, workloads=names),

@@ -176,6 +176,12 @@ def find_shapes(*, table_arn: str) -> iam.PolicyStatement:
     return allow("FindShapes", ["dynamodb:Query"], [table_arn], within(control_partition("*")))
 
 
+def see_leases(*, table_arn: str, workloads: Sequence[str] = ("*",)) -> iam.PolicyStatement:
+    """Allow reading whether a worker holds a job."""
+    partitions = [worker_partition(name) for name in workloads]
+    return allow("SeeLeases", ["dynamodb:GetItem"], [table_arn], within(*partitions))
+
+
 def count_lost(
     *, bucket_arn: str, table_arn: str, queue_arns: Sequence[str]
 ) -> list[iam.PolicyStatement]:
@@ -183,7 +189,7 @@ def count_lost(
     keys = ("batches/*.json", "jobs/*/manifest.json")
     return [
         allow("SeeJobs", ["s3:GetObject"], [f"{bucket_arn}/workloads/*/{key}" for key in keys]),
-        allow("SeeLeases", ["dynamodb:GetItem"], [table_arn], within(worker_partition("*"))),
+        see_leases(table_arn=table_arn),
         allow("CountMessages", ["sqs:GetQueueAttributes"], queue_arns),
     ]
 

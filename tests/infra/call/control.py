@@ -129,6 +129,7 @@ INTAKE_CALLS = [
         for name in ("deployment", "workload/plain", "live/plain")
     ),
     *(rows(action, "c#plain") for action in ("GetItem", "Query", "UpdateItem")),
+    rows("GetItem", "w#plain"),
     *(
         Call(f"sqs:{action}", ours("sqs", f"lab--{name}"))
         for action in ("ReceiveMessage", "SendMessage", "DeleteMessage", "ChangeMessageVisibility")

@@ -365,6 +365,17 @@ def fails_job(world: World) -> bool:
     return read_progress(job_id, world.session.work_store("typed")).state is JobState.FAILED
 
 
+def fails_lost_job(world: World) -> bool:
+    """Say so of a job whose worker is gone."""
+    job_id = f"b{datetime.now(UTC):%H%M%S%f}"
+    owned = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=JobState.RUNNING)
+    store = world.session.work_store("typed")
+    store.put(manifest_key(job_id), encode_manifest(owned))
+    world.send({"items": ["a"], "type": "large", "job_id": job_id}, "typed")
+    route(world)
+    return read_progress(job_id, store).state is JobState.FAILED
+
+
 def route(world: World) -> Mapping[str, Any]:
     """Route what waits."""
     return world.invoke("intake", {"source": "spindown.nudge", "workload": "typed"})
@@ -476,6 +487,7 @@ DEEDS: Mapping[tuple[str, str], Deed] = {
     (INTAKE, "GiveUpMessages"): refuses({"items": ["a"], "type": "large"}),
     (INTAKE, "SeeOffers"): refuses_size,
     (INTAKE, "GiveUpJobs"): fails_job,
+    (INTAKE, "SeeLeases"): fails_lost_job,
     (TEARDOWN, "KeepReconcileOut"): stops_launches,
     **dict.fromkeys(((TEARDOWN, "FindShapes"), (TEARDOWN, "RemoveQueues")), takes_queues_along),
 }
