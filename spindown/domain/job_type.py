@@ -244,10 +244,17 @@ def size_up(need: str, value: float | None) -> int:
     return scale[min(bisect_left(scale, value or 0), len(scale) - 1)]
 
 
-def is_possible(shape: Shape, policy: Policy) -> bool:
-    """Tell whether a job may come to a shape by a policy; without types none does."""
+def is_possible(shape: Shape, policy: Policy, of: Collection[str] = ("",)) -> bool:
+    """Tell whether a job may come to a shape by a policy; without types none does.
+
+    Args:
+        shape: of a queue.
+        policy: in force.
+        of: the types of the jobs that came there, "" for none: those alone that are not declared
+            any more have all to be routed again.
+    """
     types = (JobType(name=""), *policy.types) if policy.types else ()
-    return any(
+    return not {each.name for each in types}.isdisjoint(of) and any(
         replace(
             largest_of(each.name, policy),
             architecture=shape.architecture,
@@ -276,8 +283,8 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
     """
     jobs = jobs_at_once(shape.dispatch, shared_slots)
     vram = shape.gpu_memory_gib * _MIB_PER_GIB
-    gpus = shape.gpus if shape.gpus == 1 and vram else jobs * shape.gpus
-    total = jobs * vram if jobs > 1 else 0
+    is_spread = shape.gpus == 1 and vram > 0
+    gpus = shape.gpus if is_spread else jobs * shape.gpus
     is_without_gpu = workload.allows_no_gpu and shape.vcpus > 0 and shape.gpus == 0
     return replace(
         workload,
@@ -286,7 +293,8 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
         memory_mib_min=max(workload.memory_mib_min, jobs * shape.memory_gib * _MIB_PER_GIB),
         gpu_count_min=max(workload.gpu_count_min, float(gpus)),
         gpu_memory_mib_min=max(workload.gpu_memory_mib_min, vram),
-        gpu_memory_total_mib_min=max(workload.gpu_memory_total_mib_min, total),
+        gpu_jobs=jobs if is_spread else 1,
+        gpu_memory_mib_each=vram,
         architectures=(
             workload.architectures & {shape.architecture}
             if shape.architecture

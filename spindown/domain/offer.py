@@ -229,6 +229,9 @@ class Requirements:
     gpu_count_max: float | None = None
     gpu_memory_mib_min: int = 0
     gpu_memory_total_mib_min: int = 0
+    #: Jobs that share the GPUs, spread evenly, and what each needs of its one.
+    gpu_jobs: int = 1
+    gpu_memory_mib_each: int = 0
     vcpus_min: int = 0
     memory_mib_min: int = 0
     architectures: frozenset[str] = frozenset({"x86_64"})

@@ -1,5 +1,6 @@
 """Whether an instance type meets what a workload requires, and if not, in what."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from spindown.domain.offer import InstanceType, Requirements
@@ -136,14 +137,15 @@ def _gpu_misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
         yield _unlike(ReasonCode.GPU_COUNT_MIN, kind.gpu_count, wanted.gpu_count_min)
     if wanted.gpu_count_max is not None and kind.gpu_count > wanted.gpu_count_max:
         yield _unlike(ReasonCode.GPU_COUNT_MAX, kind.gpu_count, wanted.gpu_count_max)
-    if kind.gpu_memory_mib < wanted.gpu_memory_mib_min:
-        least = wanted.gpu_memory_mib_min
+    on_one = math.ceil(wanted.gpu_jobs / max(1.0, kind.gpu_count))
+    least = max(wanted.gpu_memory_mib_min, on_one * wanted.gpu_memory_mib_each)
+    if kind.gpu_memory_mib < least:
         yield _unlike(ReasonCode.GPU_MEMORY_MIB_MIN, kind.gpu_memory_mib, least)
     # A partition's memory is already its own share.
     total = kind.gpu_memory_mib * max(1.0, kind.gpu_count)
     if total < wanted.gpu_memory_total_mib_min:
-        least = wanted.gpu_memory_total_mib_min
-        yield _unlike(ReasonCode.GPU_MEMORY_TOTAL_MIB_MIN, total, least)
+        wanted_total = wanted.gpu_memory_total_mib_min
+        yield _unlike(ReasonCode.GPU_MEMORY_TOTAL_MIB_MIN, total, wanted_total)
 
 
 def _unlike(code: ReasonCode, found: str | float, wanted: str | float) -> Reason:

@@ -547,20 +547,27 @@ def route(
         sold: the types of instances on sale, and USD per hour of each; none: not known.
         threads: how many route at once.
     """
-    until, tags = ports.clock.now() + RUN_FOR, ports.deployment().tags
+    begun, tags = ports.clock.now(), ports.deployment().tags
     sizes = sizes_in_force(settings.name, policy, ports)
-    router = MessageRouter(settings, policy, work, ports.queue, tags=tags, sizes=sizes, sold=sold)
-    done = router.run(until, at_most=_FEW)
-    if done.seen >= _FEW:
-        with ThreadPoolExecutor(threads) as pool:
-            done = sum(pool.map(lambda _: router.run(until), range(threads)), start=done)
-    for queue in _abandoned_queues(settings, policy, ports):
+
+    def run(queue: JobQueue, until: datetime, wait: timedelta) -> Routed:
         there = replace(work, queue=queue)
-        again = MessageRouter(
+        router = MessageRouter(
             settings, policy, there, ports.queue, tags=tags, sizes=sizes, sold=sold
         )
+        done = router.run(until, at_most=_FEW, wait=wait)
+        if done.seen < _FEW:
+            return done
+        with ThreadPoolExecutor(threads) as pool:
+            more = pool.map(lambda _: router.run(until, wait=wait), range(threads))
+            return sum(more, start=done)
+
+    done = Routed()
+    # First: a flood of messages keeps the entry queue full, and comes to no such queue.
+    for queue in _abandoned_queues(settings, policy, ports):
         with suppress(NotFound):
-            done += again.run(until, wait=timedelta(0))
+            done += run(queue, begun + RUN_FOR / 2, timedelta(0))
+    done += run(work.queue, begun + RUN_FOR, _WAIT)
     where = {DEPLOYMENT: ports.name, WORKLOAD: settings.name}
     ports.metrics.emit(
         [
@@ -593,8 +600,12 @@ def _abandoned_queues(
 ) -> Sequence[JobQueue]:
     """Return the queues of shapes to which no job comes any more, since the policy changed."""
     listed = read_shapes(ports.table, settings.name)
-    known = [each for each in map(parse_shape, listed) if each and not is_possible(each, policy)]
-    return [ports.queue(shape_queue(settings.queue_url, each.name)) for each in known]
+    left = [
+        name
+        for name, row in listed.items()
+        if (shape := parse_shape(name)) and not is_possible(shape, policy, row.types)
+    ]
+    return [ports.queue(shape_queue(settings.queue_url, name)) for name in left]
 
 
 _POSTPONED = Routed(postponed=1)

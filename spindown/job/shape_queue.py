@@ -147,7 +147,7 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
             is_there, is_empty = True, queue.backlog().is_empty
         except NotFound:
             is_there, is_empty = False, True
-        is_over = not is_possible(parse_shape(name) or Shape(), policy)
+        is_over = not is_possible(parse_shape(name) or Shape(), policy, row.types)
         if not is_empty:
             _keep_open(workload, row, ports)
         elif row.closing_at is None and row.removing_at is None:

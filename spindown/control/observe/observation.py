@@ -205,10 +205,10 @@ def _read_queues(
         return entry_backlog, {}, missing
     # There is always one, so that a plan says what it would buy.
     found = {own_shape(policy).name: NOTHING_WAITS}
-    for name in view.shapes:
+    for name, row in view.shapes.items():
         with suppress(NotFound):
             backlog = ports.queue(shape_queue(settings.queue_url, name)).backlog()
-            if is_possible(parse_shape(name) or Shape(), policy):
+            if is_possible(parse_shape(name) or Shape(), policy, row.types):
                 found[name] = backlog
             else:
                 entry_backlog = all_of([entry_backlog, backlog])

@@ -152,21 +152,32 @@ def test_machines_have_the_slots_of_their_dispatch(
 @pytest.mark.parametrize(
     ("needs", "jobs", "least"),
     [
-        pytest.param(Needs(vcpus=1, memory_gib=2), 8, (8, 16, 0, 0, 0), id="cores and memory"),
-        pytest.param(Needs(gpus=1), 4, (0, 0, 4, 0, 0), id="a GPU each"),
-        pytest.param(Needs(gpus=1, gpu_memory_gib=6), 4, (0, 0, 1, 6, 24), id="VRAM of one"),
-        pytest.param(Needs(gpus=2, gpu_memory_gib=6), 2, (0, 0, 4, 6, 12), id="two GPUs each"),
+        pytest.param(Needs(vcpus=1, memory_gib=2), 8, (8, 16, 0, 0, 1), id="cores and memory"),
+        pytest.param(Needs(gpus=1), 4, (0, 0, 4, 0, 1), id="a GPU each"),
+        pytest.param(Needs(gpus=1, gpu_memory_gib=6), 4, (0, 0, 1, 6, 4), id="VRAM of one"),
+        pytest.param(Needs(gpus=2, gpu_memory_gib=6), 2, (0, 0, 4, 6, 1), id="two GPUs each"),
     ],
 )
 def test_a_shared_machine_has_enough_for_all_its_jobs(
     needs: Needs, jobs: int, least: tuple[float, ...]
 ) -> None:
     found = requirements_of(shape_of(needs, Dispatch.SHARED), NO_GPU, jobs)
-    memory = (found.memory_mib_min, found.gpu_memory_mib_min, found.gpu_memory_total_mib_min)
-    host, gpu, total = (mib / GIB for mib in memory)
-    assert [found.vcpus_min, host, found.gpu_count_min, gpu, total] == list(least)
+    host, gpu = found.memory_mib_min / GIB, found.gpu_memory_mib_each / GIB
+    assert [found.vcpus_min, host, found.gpu_count_min, gpu, found.gpu_jobs] == list(least)
     alone = requirements_of(shape_of(needs, Dispatch.DEDICATED), NO_GPU, jobs)
     assert alone == requirements_of(shape_of(needs), NO_GPU)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "fits"), [(8, 8, True), (9, 8, False), (4, 4, True), (2, 1, False)]
+)
+def test_each_gpu_has_enough_for_the_jobs_that_it_serves(
+    jobs: int, gpus: float, *, fits: bool
+) -> None:
+    shape = shape_of(Needs(gpu_memory_gib=16), Dispatch.SHARED)
+    kind = a_type("g6.48xlarge", gpu_count=gpus, gpu_memory_mib=22_888)
+
+    assert (misfit(kind, requirements_of(shape, Requirements(), jobs)) is None) is fits
 
 
 @given(shapes)

@@ -34,7 +34,7 @@ from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.message import first_sent_at
 from spindown.job.redrive import redrive
-from spindown.job.route import SHAPES_AT_MOST, Routed
+from spindown.job.route import SHAPES_AT_MOST, Routed, route
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
 from spindown.job.source_job import find_by_object
 from spindown.memory import PortCall
@@ -589,6 +589,36 @@ def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
 
     assert [action.kind for action in world.tick().actions] == [ActionKind.ROUTE.value]
     assert ActionKind.ROUTE.value not in [action.kind for action in world.tick().actions]
+
+
+def test_a_flood_keeps_no_job_in_a_queue_that_is_given_up(world: ControlWorld) -> None:
+    world.ask("j", type="small")
+    world.route()
+    world.change_policy(types=(replace(TYPES[0], needs=Needs(memory_gib=2)),))
+    world.change_policy(requirements_at_most=Needs(vcpus=1))
+
+    def flood(call: PortCall, proceed: Any) -> Any:
+        if (call.port, call.method) == ("queue", "receive"):
+            world.clock.advance(timedelta(seconds=5))
+            world.queue.send([Outgoing(body="{")])
+        return proceed()
+
+    world.interfere = flood
+    route(world.workload_settings(), world.policy, world.work_ports(), world.ports, threads=1)
+
+    assert jobs_of(world, "c0m2") == ["j"]
+
+
+def test_what_waits_for_a_type_of_another_name_buys_nothing(world: ControlWorld) -> None:
+    for number in range(3):
+        world.ask(f"j{number}", type="small")
+    world.route()
+    world.change_policy(types=(replace(TYPES[0], name="renamed"),))
+    decision = world.tick()
+
+    assert [action.kind for action in decision.actions] == [ActionKind.ROUTE.value]
+    assert set(letters(world).values()) == {ReasonCode.TYPE_UNKNOWN.value}
+    assert jobs_of(world, SMALL) == []
 
 
 def fill_shapes(world: ControlWorld) -> None:
