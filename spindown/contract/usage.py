@@ -172,6 +172,8 @@ class UsageRecord:
     asked_vcpus: Amount | None = None
     asked_memory_gib: Amount | None = None
     asked_vram_gib: Amount | None = None
+    #: Which needs its message stated itself when it was sent, with a space between.
+    stated: str = ""
     cpu_seconds: Amount | None = None
     cpu_mean: Amount | None = None
     cpu_p95: Amount | None = None

@@ -222,6 +222,7 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
         has_failed=is_useless,
         ran_out=record.end is UsageEnd.OUTGROWN,
         ran_out_of_vram=record.end is UsageEnd.OUTGROWN_GPU,
+        stated=frozenset(record.stated.split()),
     )
     return record.type, seen
 
@@ -261,6 +262,7 @@ def ranges_of(
             need=need,
             least=least(need),
             most=size_up(need, most_of(need, of, policy.requirements_at_most)),
+            stated=size_up(need, getattr(of, need)),
             prices=_prices(need, shape, settings, catalogue, policy.shared_slots),
         )
         for need in LEARNED
@@ -301,7 +303,8 @@ def _sold_together(
     bought = catalogue if buyable is None else _of_kinds(catalogue, buyable)
     found = {}
     for need, within in ranges.items():
-        least, had = getattr(stated, need), max(force[need].size, force[need].before)
+        least = getattr(stated, need)
+        had = max(force[need].size, force[need].before, force[need].top)
         most = max((least, *_prices(need, sold[0], settings, catalogue, slots)))
         grown = max((least, had, *_prices(need, now, settings, bought, slots)))
         found[need] = replace(within, most=min(within.most, most, grown))

@@ -99,9 +99,17 @@ class SeenAttempt:
     has_failed: bool = False
     ran_out: bool = False
     ran_out_of_vram: bool = False
+    #: The needs that its message has stated itself, for which its type's size did not count.
+    stated: frozenset[str] = frozenset()
 
     def tells_of(self, need: str) -> bool:
-        """Tell whether it counts where a need is sized: what ran out of another says nothing."""
+        """Tell whether it counts where a need is sized.
+
+        What ran out of another says nothing, nor does what was sent with a size of its own: one
+        sender's large jobs would make those of all others large.
+        """
+        if need in self.stated:
+            return False
         if self.ran_out:
             return need == MEMORY
         return need == VRAM or not self.ran_out_of_vram
@@ -215,14 +223,33 @@ class SizeInForce:
     size: Tally = 0
     #: What attempts came to since the last change.
     tried: SizeTrial = SizeTrial()
-    #: The size before the last change; 0: it was never changed.
+    #: The size before the last change; 0: it was never changed, or another need was since.
     before: Tally = 0
     #: What attempts came to at that size.
     earlier: SizeTrial = SizeTrial()
+    #: When it was last changed, and how many jobs were routed since and have ended at another size,
+    #: as those do whose messages state their own.
+    since: datetime | None = None
+    elsewhere: Tally = 0
+    #: The size from which it was first lowered, to which it goes back, size by size, while more
+    #: jobs fail than there; 0: it is not below it.
+    top: Tally = 0
+    #: What attempts came to at that size.
+    usual: SizeTrial = SizeTrial()
     #: Sizes below this one are not tried until `not_below_until`; 0: all may be.
     not_below: Tally = 0
     not_below_until: datetime | None = None
     reason: Reason = NO_REASON
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Tell whether what comes of its last change has still to show."""
+        return self.before > 0 and self.tried.count + self.elsewhere < TRIAL_JOBS
+
+    @property
+    def is_failing(self) -> bool:
+        """Tell whether more jobs fail than did before it was first lowered."""
+        return self.tried.failing > self.usual.failing + _FAILURES_RISE
 
     @property
     def may_be_less(self) -> bool:
@@ -230,17 +257,42 @@ class SizeInForce:
 
         What fails tells nothing of its peak.
         """
-        tried, usual = self.tried, self.earlier.failing
-        is_failing = tried.failing > usual + _FAILURES_RISE
+        tried = self.tried
         runs_out = tried.ran_out > RUN_OUT_AT_MOST * tried.jobs
-        return tried.count >= TRIAL_JOBS and not is_failing and not runs_out
+        return tried.count >= TRIAL_JOBS and not self.is_failing and not runs_out
 
-    def moved(self, size: int, code: ReasonCode, about: About) -> "SizeInForce":
+    def at(self, size: int, now: datetime) -> "SizeInForce":
+        """Return another size, without a word of why; from a smaller one it knows the way back."""
+        top, usual = (self.top, self.usual) if self.top else (self.size, self.tried)
+        if size >= top:
+            top, usual = 0, SizeTrial()
+        return SizeInForce(size=size, since=now, top=top, usual=usual)
+
+    def moved(self, size: int, code: ReasonCode, about: About, now: datetime) -> "SizeInForce":
         """Return another size, which has still to show what it is worth."""
         reason = Reason(code, {**about, "size": size, "before": self.size})
         return replace(
-            self, size=size, before=self.size, earlier=self.tried, tried=SizeTrial(), reason=reason
+            self.at(size, now),
+            before=self.size,
+            earlier=self.tried,
+            not_below=self.not_below,
+            not_below_until=self.not_below_until,
+            reason=reason,
         )
+
+    def settled(self) -> "SizeInForce":
+        """Return it once another need has changed: what jobs cost from now on may be by that."""
+        return replace(self, before=0, earlier=SizeTrial())
+
+    def with_one(self, one: SeenAttempt, need: str) -> "SizeInForce":
+        """Return it with what one more attempt tells of it."""
+        may_grow = self.size > 0 or need in _PEAKS
+        if one.tells_of(need) and may_grow and self.size == getattr(one.shape, need):
+            return replace(self, tried=self.tried.with_one(one))
+        is_later = self.since is not None and one.at >= self.since
+        if is_later and one.ends_job and self.elsewhere < TRIAL_JOBS:
+            return replace(self, elsewhere=self.elsewhere + 1)
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +331,8 @@ class SizeRange:
     need: str
     least: int
     most: int
+    #: What the type states; 0: nothing. Above it a size grows only by jobs that run out.
+    stated: int = 0
     #: Size -> USD per hour of the cheapest machine that has it; empty: not known.
     prices: Mapping[int, float] = field(default_factory=dict)
 
@@ -500,20 +554,28 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     seen = [one for one in seen if one.at <= now]
     scaling = {vcpus: trial.faded(share) for vcpus, trial in history.scaling.items()}
     sizes = {
-        need: replace(size, tried=size.tried.faded(share), earlier=size.earlier.faded(share))
+        need: replace(
+            size,
+            tried=size.tried.faded(share),
+            earlier=size.earlier.faded(share),
+            usual=size.usual.faded(share),
+        )
         for need, size in history.sizes.items()
     }
     for one in seen:
-        for need, size in sizes.items():
-            may_grow = size.size > 0 or need in _PEAKS
-            if one.tells_of(need) and may_grow and size.size == getattr(one.shape, need):
-                sizes[need] = replace(size, tried=size.tried.with_one(one))
+        sizes = {need: size.with_one(one, need) for need, size in sizes.items()}
         if one.tells_of(VCPUS):
             vcpus = str(max(n for n in SCALES[VCPUS] if n <= max(one.vcpus, 0.0)))
             scaling[vcpus] = scaling.get(vcpus, SizeTrial()).with_one(one)
     peaks = {
         need: _with_peaks(
-            known, share, [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.ends_job]
+            known,
+            share,
+            [
+                (one.at, getattr(one, _PEAKS[need]))
+                for one in seen
+                if one.ends_job and need not in one.stated
+            ],
         )
         for need, known in history.peaks.items()
     }
@@ -574,8 +636,10 @@ def decide_size(
         may_try: nothing else is on trial, so that what comes of it is told apart.
     """
     after = (
-        _go_back(current, sizes, now, current.tried.cost, current.earlier.cost)
-        or _raise(current, want, sizes)
+        _back_within(current, sizes, now)
+        or _back_by_failures(current, sizes, now)
+        or _back_by_cost(current, sizes, now, current.tried.cost, current.earlier.cost)
+        or _raise(current, want, sizes, now)
         or _grow(current, want, sizes, now)
     )
     if after is not None:
@@ -585,20 +649,28 @@ def decide_size(
         return current
     if not may_try or not current.may_be_less:
         return current
-    return current.moved(smaller, ReasonCode.SIZE_LOWERED, _about(want, sizes))
+    return current.moved(smaller, ReasonCode.SIZE_LOWERED, _about(want, sizes), now)
 
 
-def _raise(current: SizeInForce, want: Enough | None, sizes: SizeRange) -> SizeInForce | None:
-    """Return the next larger size where peaks speak for it; None: they do not."""
-    larger = sizes.above(current.size)
-    if want is None or larger is None or not 0 < current.size < want.size:
+def _raise(
+    current: SizeInForce, want: Enough | None, sizes: SizeRange, now: datetime
+) -> SizeInForce | None:
+    """Return the next larger size where peaks speak for it; None: they do not.
+
+    It is no larger than what the type states. Beyond that jobs have to run out (``_grow``): the
+    peak of one large job in fifty would have all others pay for it.
+    """
+    larger = min(sizes.above(current.size) or 0, sizes.stated)
+    if want is None or not 0 < current.size < min(want.size, larger):
+        return None
+    if current.tried.count < TRIAL_JOBS:
         return None
     is_other_price = sizes.prices.get(want.size) != sizes.prices.get(current.size)
     is_dearer_or_short = is_other_price or not sizes.prices or want.fits > current.size
     # What jobs did at this size counts more than what their peaks, with room, let expect.
     if not is_dearer_or_short or current.tried.has_shown_to_be_enough:
         return None
-    return current.moved(larger, ReasonCode.SIZE_RAISED, _about(want, sizes))
+    return current.moved(larger, ReasonCode.SIZE_RAISED, _about(want, sizes), now)
 
 
 def _grow(
@@ -617,7 +689,7 @@ def _grow(
     until = now + KEPT_FOR
     about: About = {"need": sizes.need, "jobs": tried.jobs, "until": until.isoformat()}
     about = {**about, "share": tried.ran_out / tried.jobs}
-    grown = current.moved(larger, ReasonCode.SIZE_RAN_OUT, about)
+    grown = current.moved(larger, ReasonCode.SIZE_RAN_OUT, about, now)
     return replace(grown, not_below=larger, not_below_until=until)
 
 
@@ -638,17 +710,23 @@ def decide_cores(
     now: datetime,
     *,
     may_try: bool = True,
+    is_short: bool = False,
 ) -> SizeInForce:
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
     A number that was never tried is tried once: the next smaller if by Amdahl's law an item would
     cost 5 % less there, the next larger if all are in use. What it cost there then decides. The
     arguments are those of ``decide_size``; ``scaling`` has what attempts came to by the vCPUs of
-    their machines.
+    their machines. ``is_short``: there is less memory or VRAM than before it was first lowered, by
+    which failures are explained.
     """
     here = _cost_of_cores(current.size, current.tried, sizes)
     earlier = _cost_of_cores(current.before, current.earlier, sizes)
-    back = _go_back(current, sizes, now, here, earlier)
+    back = (
+        _back_within(current, sizes, now)
+        or (None if is_short else _back_by_failures(current, sizes, now))
+        or _back_by_cost(current, sizes, now, here, earlier)
+    )
     if back is not None or not current.size or not may_try:
         return back or current
     known = {vcpus: trial for vcpus, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
@@ -663,18 +741,19 @@ def decide_cores(
         cost = _cost_of_cores(current.size, trial, sizes)
         less = _cost_of_cores(other, known[other], sizes)
         if trial.exceeds(known[other], _DEARER_BY_CORES, cost, less):
-            return current.moved(other, code, {"need": need, "cost": less, "cost_before": cost})
+            about: About = {"need": need, "cost": less, "cost_before": cost}
+            return current.moved(other, code, about, now)
     if tried.jobs < TRIAL_JOBS or tried.cores <= 0.0:
         return current
-    about: About = {"need": need, "used": tried.cores, "jobs": tried.jobs}
+    about = {"need": need, "used": tried.cores, "jobs": tried.jobs}
     if (
         smaller is not None
         and smaller not in known
         and _saves(tried.cores, current, smaller, sizes)
     ):
-        return current.moved(smaller, ReasonCode.CORES_FEWER_TRIED, about)
+        return current.moved(smaller, ReasonCode.CORES_FEWER_TRIED, about, now)
     if larger is not None and larger not in known and tried.cores >= _BUSY * current.size:
-        return current.moved(larger, ReasonCode.CORES_MORE_TRIED, about)
+        return current.moved(larger, ReasonCode.CORES_MORE_TRIED, about, now)
     return current
 
 
@@ -775,19 +854,26 @@ def _next_sizes(
     now: datetime,
 ) -> Mapping[str, SizeInForce]:
     """Return the sizes that are next: one need at a time is on trial."""
-    on_trial = any(size.before and size.tried.count < TRIAL_JOBS for size in sizes.values())
+    on_trial = any(size.is_on_trial for size in sizes.values())
+    is_failing = any(sizes[need].top and sizes[need].is_failing for need in _PEAKS)
     found = dict(sizes)
     for need in LEARNED:
         before, within, may_try = sizes[need], ranges[need], not on_trial
         if need == VCPUS:
-            after = decide_cores(before, scaling, within, now, may_try=may_try)
+            is_short = any(found[other].top for other in _PEAKS)
+            after = decide_cores(
+                before,
+                scaling,
+                within,
+                now,
+                may_try=may_try and not is_failing,
+                is_short=is_short,
+            )
         else:
             after = decide_size(before, wants[need], within, now, may_try=may_try)
         if after != before:
             on_trial = True
-            # What comes of it from now on says nothing of the others' last changes.
-            found = {n: replace(size, before=0, earlier=SizeTrial()) for n, size in found.items()}
-            found[need] = after
+            found = {**{n: size.settled() for n, size in found.items()}, need: after}
     return found
 
 
@@ -832,10 +918,34 @@ def _cost_of_cores(vcpus: int, trial: SizeTrial, sizes: SizeRange) -> float:
     return trial.seconds / trial.items * price / _SECONDS_PER_HOUR
 
 
-def _go_back(
+def _back_within(current: SizeInForce, sizes: SizeRange, now: datetime) -> SizeInForce | None:
+    """Return what replaces a size that may not be; None: it may.
+
+    People have moved the bounds, or no machine has it any more beside the other sizes.
+    """
+    if not current.size or sizes.least <= current.size <= sizes.most:
+        return None
+    return current.at(min(max(current.size, sizes.least), sizes.most), now)
+
+
+def _back_by_failures(current: SizeInForce, sizes: SizeRange, now: datetime) -> SizeInForce | None:
+    """Return the next larger size, as more jobs fail than before it was lowered; None: it stays.
+
+    What fails there is counted anew: of many jobs before, the next step would come too late.
+    """
+    tried = current.tried
+    larger = max(current.before, sizes.above(current.size) or 0)
+    size = min(larger, current.top, sizes.most)
+    if size <= current.size or tried.failed < _FAILURES_LEAST or not current.is_failing:
+        return None
+    about: About = {"share": tried.failing, "share_before": current.usual.failing}
+    return _kept(current, size, ReasonCode.SIZE_BACK_FAILURES, about, sizes.need, now)
+
+
+def _back_by_cost(
     current: SizeInForce, sizes: SizeRange, now: datetime, cost: float, cost_before: float
 ) -> SizeInForce | None:
-    """Return what replaces a size that may not be, or that was a mistake; None: it stays.
+    """Return the size before it was lowered, as an item costs more; None: it stays.
 
     Args:
         current: the size in force.
@@ -844,25 +954,24 @@ def _go_back(
         cost: USD an item at this size.
         cost_before: at the one before.
     """
-    if current.size and not sizes.least <= current.size <= sizes.most:
-        # People have moved the bounds, or no machine has it any more beside the other sizes.
-        return SizeInForce(size=min(max(current.size, sizes.least), sizes.most))
-    tried, earlier = current.tried, current.earlier
-    if current.before <= current.size or tried.jobs < 1.0 - _FORGOTTEN:
+    size = min(current.before, sizes.most)
+    if size <= current.size or not current.tried.exceeds(
+        current.earlier, _DEARER, cost, cost_before
+    ):
         return None
-    until, size = now + KEPT_FOR, min(current.before, sizes.most)
-    about: About = {"need": sizes.need, "jobs": tried.jobs, "until": until.isoformat()}
-    if tried.failed >= _FAILURES_LEAST and tried.failing > earlier.failing + _FAILURES_RISE:
-        compared: About = {"share": tried.failing, "share_before": earlier.failing}
-        back = current.moved(size, ReasonCode.SIZE_BACK_FAILURES, {**about, **compared})
-    elif tried.exceeds(earlier, _DEARER, cost, cost_before):
-        compared = {"cost": cost, "cost_before": cost_before}
-        back = current.moved(size, ReasonCode.SIZE_BACK_COST, {**about, **compared})
-    else:
-        return None
-    return SizeInForce(
-        size=size, not_below=size, not_below_until=until, tried=earlier, reason=back.reason
-    )
+    about: About = {"cost": cost, "cost_before": cost_before}
+    back = _kept(current, size, ReasonCode.SIZE_BACK_COST, about, sizes.need, now)
+    return replace(back, tried=current.earlier)
+
+
+def _kept(
+    current: SizeInForce, size: int, code: ReasonCode, about: About, need: str, now: datetime
+) -> SizeInForce:
+    """Return a size that is kept for a while, since a smaller one was a mistake."""
+    until = now + KEPT_FOR
+    about = {"need": need, "jobs": current.tried.jobs, "until": until.isoformat(), **about}
+    back = current.moved(size, code, about, now)
+    return replace(back, before=0, earlier=SizeTrial(), not_below=size, not_below_until=until)
 
 
 def _peak_of(gib: float) -> str:

@@ -123,6 +123,8 @@ class Epochs:
             "claimed_at": self.ports.clock.now(),
         }
         if self.slot_id.shape:
+            if manifest.routed_at is None:
+                changes["stated"] = tuple(sorted(self.job.requirements or ()))
             changes["routed_at"] = manifest.routed_at or self.message.sent_at
             changes["sized"] = read_sized(self.message)
         if self.policy.finish_within is not None:

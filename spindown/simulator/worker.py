@@ -804,6 +804,7 @@ class SimAttempt:
                 end=end,
                 routed_at=manifest.routed_at,
                 shape=self._site.shape,
+                stated=" ".join(manifest.stated),
                 seconds=seconds,
                 items=manifest.next_item - self._first,
                 items_failed=0,

@@ -171,6 +171,7 @@ class UsageRecorder:
             asked_vcpus=needs.vcpus or self._asked.vcpus,
             asked_memory_gib=needs.memory_gib or self._asked.memory_gib,
             asked_vram_gib=needs.gpu_memory_gib or self._asked.vram_gib,
+            stated=" ".join(before.stated),
         )
         record = self._meter.end(record)
         self._journal.add(record)

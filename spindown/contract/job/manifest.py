@@ -148,6 +148,8 @@ class Manifest:
     #: When the job was first routed to a shape, and what it got there; None: by its type alone.
     routed_at: datetime | None = None
     sized: Sized | None = None
+    #: The needs that its message stated itself then: once memory runs out it states more.
+    stated: tuple[str, ...] = ()
     finished_at: datetime | None = None
     reason: str = ""
     #: ``ReasonCode`` of it, where there is one.

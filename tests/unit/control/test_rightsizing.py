@@ -331,7 +331,8 @@ def test_sizes_that_cannot_be_read_leave_jobs_as_asked(world: ControlWorld) -> N
 def test_a_worker_that_lies_gets_no_more_than_may_be_asked_for(world: ControlWorld) -> None:
     for _ in range(6):
         for size in (8, 16, 32, 64, 512):
-            measure(world, 20, size=size, memory_max=8000.0, items=10**9, price_per_hour=900.0)
+            lie = {"memory_max": 8000.0, "items": 10**9, "price_per_hour": 900.0}
+            measure(world, 20, size=size, end=UsageEnd.OUTGROWN, **lie)
         learn_sizes(WORKLOAD, world.ports)
 
     needs = learned(world).needs
@@ -339,6 +340,13 @@ def test_a_worker_that_lies_gets_no_more_than_may_be_asked_for(world: ControlWor
     world.ask("j", type="scan")
     world.route()
     assert shapes_with_jobs(world) == ["c0m32"]
+
+
+def test_jobs_that_state_their_own_size_move_no_other(world: ControlWorld) -> None:
+    measure(world, 9, stated="memory_gib vcpus")
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == learned(world).advised == Needs()
 
 
 def test_a_type_that_is_no_more_is_forgotten(world: ControlWorld) -> None:
@@ -532,7 +540,8 @@ def test_a_trial_that_fails_is_taken_back_while_that_is_dear() -> None:
     world = a_cpu_world(Needs(memory_gib=64), DEAR, requirements_at_most=Needs(memory_gib=256))
     run_out(world, Shape(memory_gib=64))
     known, catalogue = read_learned(WORKLOAD, world.objects), load_catalogue(world.objects)
-    trial = SizeInForce(size=128, before=256, tried=SizeTrial(jobs=10.0, count=10.0, failed=5.0))
+    tried = SizeTrial(jobs=10.0, count=10.0, failed=5.0)
+    trial = SizeInForce(size=128, before=256, top=256, tried=tried)
     history = known.histories["scan"]
     history = replace(history, sizes={**history.sizes, MEMORY: trial})
 

@@ -48,7 +48,7 @@ ASKED = Needs(memory_gib=256, vcpus=8)
 
 
 def a_range(least: int = 1, most: int = 384, **changes: Any) -> SizeRange:
-    base = SizeRange(need=MEMORY, least=least, most=most, prices=LINEAR)
+    base = SizeRange(need=MEMORY, least=least, most=most, stated=256, prices=LINEAR)
     return replace(base, **changes)
 
 
@@ -164,6 +164,7 @@ STEPS = st.builds(
     # All are sizes of VRAM too.
     size=st.sampled_from([s for s in SCALES[MEMORY] if 4 <= s <= 96]),
     before=st.sampled_from([0, 8, 64, 128]),
+    top=st.sampled_from([0, 64, 128]),
     tried=st.builds(
         lambda jobs, bad, out: a_trial(jobs, failed=bad * jobs, ran_out=out * bad * jobs),
         st.floats(0, 50),
@@ -187,7 +188,8 @@ def test_a_size_moves_to_a_neighbour_within_its_bounds(
     choices = list(sizes.choices)
     is_back = after.reason.code in {ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_BACK_COST}
     if is_back:
-        assert after.size == step.before > step.size
+        next_one = step.before if step.before > step.size else sizes.above(step.size)
+        assert step.size < after.size <= (next_one or 0)
     else:
         assert abs(choices.index(after.size) - choices.index(step.size)) <= 1
     if after.size < step.size:
@@ -239,7 +241,9 @@ def test_a_size_is_tried_before_the_next_one_down() -> None:
     ],
 )
 def test_it_goes_back_if_failures_or_costs_rise(tried: SizeTrial, code: ReasonCode | None) -> None:
-    step = SizeInForce(size=128, before=256, earlier=a_trial(), tried=tried)
+    step = SizeInForce(
+        size=128, before=256, earlier=a_trial(), top=256, usual=a_trial(), tried=tried
+    )
     want = enough([(100.0, 50)], a_range())
     after = decide_size(step, want, a_range(), MONDAY)
 
@@ -255,7 +259,7 @@ def test_it_goes_back_if_failures_or_costs_rise(tried: SizeTrial, code: ReasonCo
 
 def test_what_failed_before_is_no_reason_to_go_back() -> None:
     bad = a_trial(failed=5.0)
-    step = SizeInForce(size=128, before=256, earlier=bad, tried=bad)
+    step = SizeInForce(size=128, before=256, earlier=bad, top=256, usual=bad, tried=bad)
 
     assert decide_size(step, None, a_range(), MONDAY) == step
 
@@ -294,6 +298,66 @@ def test_jobs_that_run_out_of_memory_make_a_size_grow(jobs: int, ran_out: int, s
         assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR / 2).size == size
         assert decide_size(ready, want, a_range(), MONDAY + KEPT_FOR).size < size
         assert a_range().least_of(ready, MONDAY) == size
+
+
+def test_peaks_raise_no_size_above_what_the_type_states() -> None:
+    """One large job in forty would have all others pay for it."""
+    want, tried = enough([(1.0, 39), (300.0, 1)], a_range()), a_trial(40.0)
+    step = replace(SizeInForce(size=64), tried=tried)
+
+    assert decide_size(step, want, a_range(stated=64), MONDAY) == step
+    assert decide_size(step, want, a_range(stated=80), MONDAY).size == 80
+    assert decide_size(replace(step, tried=a_trial(4.0)), want, a_range(), MONDAY).size == 64
+    # Jobs that run out of it do.
+    out = replace(step, tried=replace(tried, ran_out=9.0, failed=9.0))
+    assert decide_size(out, want, a_range(stated=64), MONDAY).size == 96
+
+
+def test_a_size_comes_back_while_every_job_fails() -> None:
+    """A program that ends by itself, for want of memory, tells no peak."""
+    history, now = begin(ASKED, MONDAY), MONDAY
+    sizes = []
+    for hour in range(48):
+        now += timedelta(hours=1)
+        memory, vcpus = (history.sizes[need].size for need in (MEMORY, VCPUS))
+        sizes.append((memory, vcpus))
+        is_bad = hour >= 24 and memory < 100
+        one = an_attempt(
+            None if is_bad else (90.0 if hour >= 24 else 5.0),
+            shape=Shape(memory_gib=memory, vcpus=vcpus),
+            vcpus=vcpus,
+            cores=3.0,
+            has_failed=is_bad,
+            items=0.0 if is_bad else 10.0,
+            at=now,
+        )
+        history, _ = decide(learn(history, [one] * 6, now), RANGES, now, applies=True)
+
+    assert sizes[24][0] == 8
+    # Vcpus were the last to be lowered, so what memory cost before is forgotten.
+    assert sizes[24][1] < 8
+    assert sizes[-1] == (128, sizes[24][1])
+
+
+def test_what_a_message_states_itself_tells_nothing_of_its_type() -> None:
+    own = an_attempt(300.0, stated=frozenset({MEMORY}))
+    history = learn(begin(ASKED, MONDAY), [own] * 20, MONDAY)
+
+    assert usual_peaks(history.peaks[MEMORY]) == []
+    assert history.sizes[MEMORY].tried == SizeTrial()
+    assert history.sizes[VCPUS].tried.jobs == 20
+
+
+def test_a_trial_that_no_job_meets_comes_to_an_end() -> None:
+    history, now = begin(ASKED, MONDAY), MONDAY
+    for _ in range(6):
+        now += timedelta(hours=1)
+        shape = Shape(memory_gib=256, vcpus=history.sizes[VCPUS].size)
+        one = an_attempt(5.0, shape=shape, vcpus=shape.vcpus, cores=1.0, at=now)
+        history, _ = decide(learn(history, [one] * 6, now), RANGES, now, applies=True)
+
+    assert history.sizes[MEMORY].size == 192
+    assert history.sizes[VCPUS].size < 8
 
 
 def test_bounds_that_people_move_hold_at_once() -> None:
@@ -606,7 +670,7 @@ def test_vram_comes_down_and_grows_once_it_runs_out() -> None:
         codes.append(history.sizes[VRAM].reason.code)
 
     assert sizes == [44, 40, 32, 24, 22, 20, 16, 16, 16, 20, 22]
-    assert codes[8:10] == [ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_RAN_OUT]
+    assert codes[8:10] == [ReasonCode.SIZE_BACK_FAILURES] * 2
     assert history.sizes[MEMORY].size == 64
 
 

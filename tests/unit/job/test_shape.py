@@ -215,6 +215,22 @@ def test_a_job_keeps_what_it_was_given_when_it_was_routed(
     assert intake.bodies() == []
 
 
+@pytest.mark.parametrize(("before", "stated"), [({}, ()), ({"memory_gib": 8}, ("memory_gib",))])
+def test_a_job_knows_what_it_was_sent_with_once_it_grows(
+    world: WorkWorld, before: dict[str, Any], stated: tuple[str, ...]
+) -> None:
+    first = take(world, "c0m8", type="small", requirements=before)
+    assert isinstance(first, ClaimedJob)
+    assert first.manifest.stated == stated
+    world.clock.advance(minutes(60))
+    message = {"job_id": "j", "items": ["a"], "type": "small", "requirements": {"memory_gib": 16}}
+    world.send(message)
+    grown = world.claim(a_slot_id(shape="c0m16"))
+
+    assert isinstance(grown, ClaimedJob)
+    assert grown.manifest.stated == stated
+
+
 def test_what_was_given_to_a_type_of_before_counts_no_more(
     world: WorkWorld, intake: MemoryJobQueue
 ) -> None:

@@ -88,6 +88,7 @@ def test_what_a_job_asked_for_stands_beside_what_it_used(tmp_path: Path, proc: P
     [record] = one.records()
     # Of vCPUs it says nothing, and the workload does.
     assert (record.asked_memory_gib, record.asked_vcpus) == (6.0, 2.0)
+    assert record.stated == "memory_gib"
 
 
 def test_a_learned_size_is_not_what_a_job_asked_for(tmp_path: Path, proc: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_learned_size_is_not_what_a_job_asked_for(tmp_path: Path, proc: Path) 
     one.slot.step()
 
     [record] = one.records()
-    assert (record.shape, record.asked_memory_gib) == ("c0m4", 8.0)
+    assert (record.shape, record.asked_memory_gib, record.stated) == ("c0m4", 8.0, "")
 
 
 def test_a_job_leaves_a_record_of_what_it_used(plant: Callable[..., Plant], proc: Path) -> None:
