@@ -25,6 +25,7 @@ from spindown.domain.job_type import (
     jobs_at_once,
     most_of,
     parse_shape,
+    pool_slots,
     requirements_of,
     shape_of,
     size_up,
@@ -45,6 +46,7 @@ from spindown.domain.rightsizing import (
     TypeSize,
     begin,
     decide,
+    holds,
     learn,
 )
 from spindown.domain.wasted_work import is_ever_allowed
@@ -153,8 +155,10 @@ def learn_types(
     price = _highest_price(catalogue)
     for declared in policy.types:
         history = known.histories.get(declared.name)
-        if history is None or history.of != declared.needs:
-            history = begin(declared.needs, now)
+        slots = settings.run.slots
+        if history is None or not holds(history, declared, policy, slots):
+            dispatch = dispatch_of_type(declared, policy)
+            history = begin(declared.needs, now, dispatch, pool_slots(dispatch, slots))
         own = [
             _within(one, policy.max_lifetime + policy.lifetime_grace, price)
             for name, one in seen
@@ -162,7 +166,8 @@ def learn_types(
         ]
         history = learn(history, own, now)
         before = known.sizes.get(declared.name)
-        beside = Needs() if before is None else _least_of(before)
+        is_known = before is not None and holds(before, declared, policy, slots)
+        beside = _least_of(before) if before is not None and is_known else Needs()
         ranges = ranges_of(declared, beside, settings, policy, catalogue)
         if applies and catalogue is not None:
             ranges = _sold_together(

@@ -108,8 +108,10 @@ class SettledNeeds:
 class Sized:
     """What jobs of a type get that is other than their type says (``domain.rightsizing``)."""
 
-    #: The needs of the type, as they stood: once people change them, their word counts.
+    #: The needs of the type as they stood, and how its jobs came to machines: once people change
+    #: either, their word counts.
     of: Needs
+    dispatch: Dispatch = Dispatch.POOL
     #: Learned sizes that replace those of `of`; a field that is None: unchanged.
     needs: Needs = field(default_factory=Needs)
     reasons: tuple[Reason, ...] = ()
@@ -139,11 +141,14 @@ def settle(
         return SettledNeeds(rejected=Reason(ReasonCode.TYPE_UNKNOWN, about))
     declared_type = declared.get(type_name, JobType(name=""))
     usual, asked = declared_type.needs, asked or Needs()
+    dispatch = dispatch_of_type(declared_type, policy)
+    if sized is not None and sized.dispatch is not dispatch:
+        sized = None
     needs = _instead(_resized(usual, sized, policy.requirements_at_most), asked)
     rejected = _above(asked, usual, policy.requirements_at_most) or _beyond_scale(needs)
     if rejected:
         return SettledNeeds(rejected=rejected)
-    return SettledNeeds(needs=needs, shape=shape_of(needs, dispatch_of_type(declared_type, policy)))
+    return SettledNeeds(needs=needs, shape=shape_of(needs, dispatch))
 
 
 def dispatch_of_type(job_type: JobType, policy: Policy) -> Dispatch:
@@ -206,6 +211,11 @@ def slots_of(policy: Policy, usual: str) -> str:
             return "per-instance"
         case Dispatch.SHARED:
             return str(policy.shared_slots)
+
+
+def pool_slots(dispatch: Dispatch, run_slots: str) -> str:
+    """Return how many slots a machine of a pool has, as people have set it; "": it is of none."""
+    return run_slots if dispatch is Dispatch.POOL else ""
 
 
 def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:

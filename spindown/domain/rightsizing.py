@@ -21,8 +21,15 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from spindown.domain.job_type import SCALES, Shape, Sized, size_up
-from spindown.domain.policy import Needs
+from spindown.domain.job_type import (
+    SCALES,
+    Shape,
+    Sized,
+    dispatch_of_type,
+    pool_slots,
+    size_up,
+)
+from spindown.domain.policy import Dispatch, JobType, Needs, Policy
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.value_range import AMOUNT_MOST, Amount, Tally
 
@@ -66,6 +73,9 @@ _WEEKS_KEPT = 4
 #: have powers of two as well, so a whole step just below one counts as too large for it.
 _STEPS_PER_DOUBLING = 16
 _GIB_LEAST = 1.0 / 64.0
+#: Of an hour of the week the highest steps are kept apart, three doublings; lower peaks count as
+#: the lowest of these. All that there are would be 1 MB a type, which a lying worker can fill.
+_STEPS_KEPT = 3 * _STEPS_PER_DOUBLING
 #: Evidence that has faded to less than this many jobs is forgotten.
 _FORGOTTEN = 0.01
 _HOURS_PER_DAY = 24
@@ -312,8 +322,11 @@ class PeakHistory:
 class TypeHistory:
     """All that is remembered of a type."""
 
-    #: Its needs as they stood: once people change them, its sizes begin anew.
+    #: Its needs as they stood, how its jobs came to machines, and how many slots one of a pool had
+    #: (``pool_slots``). Once people change any of them, its sizes begin anew.
     of: Needs
+    dispatch: Dispatch = Dispatch.POOL
+    slots: str = ""
     at: datetime
     #: Of memory and VRAM.
     peaks: Mapping[str, PeakHistory]
@@ -387,8 +400,10 @@ class Enough:
 class TypeSize:
     """What was decided for the jobs of a type."""
 
-    #: Its needs as they stood.
+    #: As in its history.
     of: Needs
+    dispatch: Dispatch = Dispatch.POOL
+    slots: str = ""
     #: Learned sizes that replace those of `of`; a field that is None: unchanged.
     needs: Needs = field(default_factory=Needs)
     #: What evidence speaks for, whatever is in force yet; None: too little is known.
@@ -404,18 +419,20 @@ def sized_at(size: TypeSize, at: datetime) -> Sized:
     special = size.hours.get(str(hour), 0)
     usual = size.of.memory_gib if size.needs.memory_gib is None else size.needs.memory_gib
     if special <= (usual or 0.0):
-        return Sized(of=size.of, needs=size.needs, reasons=size.reasons)
+        return Sized(of=size.of, dispatch=size.dispatch, needs=size.needs, reasons=size.reasons)
     about: About = {"need": "memory_gib", "size": special, "before": usual or 0, "hour": hour}
     reason = Reason(ReasonCode.SIZE_OF_HOUR, about)
     needs = replace(size.needs, memory_gib=float(special))
-    return Sized(of=size.of, needs=needs, reasons=(reason, *size.reasons))
+    return Sized(of=size.of, dispatch=size.dispatch, needs=needs, reasons=(reason, *size.reasons))
 
 
 def all_sized(size: TypeSize) -> Iterator[Sized]:
     """Yield what jobs of a type get, whatever the hour."""
-    yield Sized(of=size.of, needs=size.needs)
+    yield Sized(of=size.of, dispatch=size.dispatch, needs=size.needs)
     for special in sorted(set(size.hours.values())):
-        yield Sized(of=size.of, needs=replace(size.needs, memory_gib=float(special)))
+        yield Sized(
+            of=size.of, dispatch=size.dispatch, needs=replace(size.needs, memory_gib=float(special))
+        )
 
 
 def hour_of_week(at: datetime) -> int:
@@ -534,10 +551,25 @@ def _newest(weeks: Mapping[str, float], count: int) -> Mapping[str, float]:
     return {week: weeks[week] for week in sorted(weeks, key=int)[-count:]}
 
 
-def begin(of: Needs, at: datetime) -> TypeHistory:
+def holds(known: TypeSize | TypeHistory, declared: JobType, policy: Policy, run_slots: str) -> bool:
+    """Tell whether what is known of a type is still of it.
+
+    A pool's size is of all slots of a machine, that of a shared machine of one job: what was
+    learned one way is too little, or too much, the other.
+    """
+    dispatch = dispatch_of_type(declared, policy)
+    slots = pool_slots(dispatch, run_slots)
+    return (known.of, known.dispatch, known.slots) == (declared.needs, dispatch, slots)
+
+
+def begin(
+    of: Needs, at: datetime, dispatch: Dispatch = Dispatch.POOL, slots: str = ""
+) -> TypeHistory:
     """Return what is known of a type before its first job: what people ask for."""
     return TypeHistory(
         of=of,
+        dispatch=dispatch,
+        slots=slots,
         at=at,
         peaks={MEMORY: PeakHistory(), VRAM: PeakHistory()},
         sizes={need: SizeInForce(size=size_up(need, getattr(of, need))) for need in LEARNED},
@@ -613,9 +645,18 @@ def _with_peaks(
         for hour, peaks in hours.items()
     }
     return PeakHistory(
-        hours={hour: peaks for hour, peaks in left.items() if peaks},
+        hours={hour: _highest(peaks) for hour, peaks in left.items() if peaks},
         weeks={hour: _newest(mosts, _WEEKS_KEPT) for hour, mosts in weeks.items()},
     )
+
+
+def _highest(peaks: Mapping[str, float]) -> Mapping[str, float]:
+    """Return peaks of no more steps than are kept."""
+    steps = sorted(peaks, key=int, reverse=True)
+    kept = {step: peaks[step] for step in steps[:_STEPS_KEPT]}
+    lower = math.fsum(peaks[step] for step in steps[_STEPS_KEPT:])
+    last = next(reversed(kept))
+    return {**kept, last: _sum(kept[last], lower)}
 
 
 def decide_size(
@@ -816,6 +857,8 @@ def decide(
     memory = sizes[MEMORY].size
     return replace(history, sizes=sizes), TypeSize(
         of=history.of,
+        dispatch=history.dispatch,
+        slots=history.slots,
         needs=_needs(changed),
         advised=replace(_needs(advised), vcpus=cores),
         hours=_sizes_of_hours(history.peaks[MEMORY], memory, ranges[MEMORY]),

@@ -53,7 +53,7 @@ from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
 from spindown.domain.offer import InstanceType, Requirements
 from spindown.domain.policy import Needs, Policy, Rightsize
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.rightsizing import TypeSize, all_sized, sized_at
+from spindown.domain.rightsizing import TypeSize, all_sized, holds, sized_at
 from spindown.error import (
     AccessDenied,
     ContractError,
@@ -548,7 +548,7 @@ def route(
         threads: how many route at once.
     """
     begun, tags = ports.clock.now(), ports.deployment().tags
-    sizes = sizes_in_force(settings.name, policy, ports)
+    sizes = sizes_in_force(settings, policy, ports)
 
     def run(queue: JobQueue, until: datetime, wait: timedelta) -> Routed:
         there = replace(work, queue=queue)
@@ -582,17 +582,24 @@ def route(
     return done
 
 
-def sizes_in_force(workload: str, policy: Policy, ports: ControlPorts) -> Mapping[str, TypeSize]:
+def sizes_in_force(
+    settings: WorkloadSettings, policy: Policy, ports: ControlPorts
+) -> Mapping[str, TypeSize]:
     """Return what is learned, if it is to be applied; without it types alone say what jobs get."""
     if policy.rightsize is not Rightsize.APPLY:
         return {}
     try:
-        return decode_sizes(ports.objects.get(sizes_key(workload)).data).sizes
+        sizes = decode_sizes(ports.objects.get(sizes_key(settings.name)).data).sizes
     except NotFound:
         return {}
     except SpindownError as exc:
         _log.warning("sizes_not_read: %s", exc)
         return {}
+    return {
+        each.name: size
+        for each in policy.types
+        if (size := sizes.get(each.name)) and holds(size, each, policy, settings.run.slots)
+    }
 
 
 def _abandoned_queues(

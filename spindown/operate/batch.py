@@ -147,7 +147,7 @@ def read_outlook(
     last = None if row is None else read_decision(row.key, ports.objects)
     return replace(
         found,
-        sizes=sizes_in_force(settings.name, policy, ports),
+        sizes=sizes_in_force(settings, policy, ports),
         shapes=() if last is None else last.shapes,
     )
 

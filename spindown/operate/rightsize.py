@@ -25,7 +25,7 @@ from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
 from spindown.domain.requirement_advice import JobUse, RequirementAdvice, advise_requirements, fit
-from spindown.domain.rightsizing import LEARNED, TypeSize, are_few
+from spindown.domain.rightsizing import LEARNED, TypeSize, are_few, holds
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.plan import plan_next_tick
@@ -181,10 +181,12 @@ def _sizings(
     months = min(max((now - first).total_seconds(), _DAY), days * _DAY) / _MONTH
     for declared, own in _by_type(records, policy).items():
         size = learned.sizes.get(declared.name)
-        if size is None or size.of != declared.needs:
-            size = TypeSize(of=declared.needs)
+        dispatch = dispatch_of_type(declared, policy)
+        if size is None or not holds(size, declared, policy, settings.run.slots):
+            size = TypeSize(of=declared.needs, dispatch=dispatch)
         applies = policy.rightsize is Rightsize.APPLY
-        sized = Sized(of=size.of, needs=size.needs if applies else Needs())
+        needs = size.needs if applies else Needs()
+        sized = Sized(of=size.of, dispatch=dispatch, needs=needs)
         is_declared = declared in policy.types
         given = settle(declared.name if is_declared else "", None, policy, sized).needs
         jobs = len({record.job_id for record in own})
@@ -193,7 +195,6 @@ def _sizings(
         advised = settle(declared.name, wanted, policy).needs if is_known else Needs()
         seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
         dollars = sum(record.dollars for record in own) / months
-        dispatch = dispatch_of_type(declared, policy)
 
         def cost(
             needs: Needs,
