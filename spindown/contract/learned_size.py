@@ -22,6 +22,8 @@ class LearnedSizes:
 
     #: Records that were written before this instant are counted; None: none was looked for.
     read_to: datetime | None = None
+    #: And at this instant those of keys up to this one: an hour had more than are read at once.
+    read_key: str = ""
     sizes: Mapping[str, TypeSize] = field(default_factory=dict)
     histories: Mapping[str, TypeHistory] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -17,7 +17,7 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.control.market import current_offers, load_catalogue
 from spindown.control.policy import current_policy
-from spindown.control.usage import ReadBounds, read_written
+from spindown.control.usage import ReadBounds, ReadTo, read_written
 from spindown.domain.job_type import (
     SCALES,
     Shape,
@@ -75,14 +75,18 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
         return {}
     known, now = _read_known(workload, ports.objects), ports.clock.now()
     until = now - _SETTLED_AFTER
-    since = max(known.read_to or now - _BACK_AT_MOST, now - _BACK_AT_MOST)
-    seen = read_written(
+    since = ReadTo(now - _BACK_AT_MOST)
+    if known.read_to is not None:
+        since = max(since, ReadTo(known.read_to, known.read_key))
+    seen, end = read_written(
         workload, ports.objects, seen_attempt, since=since, until=until, bounds=_BOUNDS
     )
     catalogue = load_catalogue(ports.objects)
     buyable = _buyable(settings, policy, ports, now)
     learned = learn_types(known, seen, settings, policy, catalogue, now, buyable=buyable)
-    data = encode_sizes(replace(learned, read_to=until))
+    if end.key:
+        _log.warning("sizes_read_later: %s: what was written after %s", workload, end.at)
+    data = encode_sizes(replace(learned, read_to=end.at, read_key=end.key))
     # What cannot be read again would take all that was learned with it; so nothing is written.
     decode_sizes(data)
     ports.objects.put(sizes_key(workload), data)

@@ -10,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from heapq import nsmallest
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from spindown.contract.usage import (
@@ -227,12 +230,9 @@ def _read_measured(
     keep: Callable[[UsageRecord], T],
     *,
     bounds: ReadBounds = _BOUNDS,
-    written: tuple[datetime, datetime] | None = None,
 ) -> Sequence[T]:
-    """Return what workers wrote on a day; ``written``: from one instant on and before another."""
-    batches = _read_batches(
-        workload, day, objects, keep, bounds=bounds, beyond=set(), written=written
-    )
+    """Return what workers wrote on a day."""
+    batches = _read_batches(workload, day, objects, keep, bounds=bounds, beyond=set())
     return [kept for batch in batches for kept in batch.kept]
 
 
@@ -254,7 +254,6 @@ def _read_batches(
     *,
     bounds: ReadBounds,
     beyond: set[str],
-    written: tuple[datetime, datetime] | None = None,
     begun: Begun = _FIRST,
 ) -> Iterator[_Batch[T]]:
     """Yield what workers wrote on a day, each attempt once; what cannot be read is left out.
@@ -262,7 +261,7 @@ def _read_batches(
     So many records at once as a memory holds, of whole objects; the last batch may be empty.
     ``beyond`` gets the bounds that have left out more.
     """
-    found = list(_found_within(bounds, workload, day, objects, written, beyond))
+    found = list(_found_within(bounds, workload, day, objects, beyond))
     # An object whose write had no answer was written again, with others. A run that goes on with a
     # day does not know of those that the one before has read.
     seen: set[int] = set()
@@ -324,23 +323,56 @@ def _read_each(
                 yield max(one.bytes, weigh_usage(data)), read(data)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ReadTo:
+    """How far what workers wrote is read: by S3's clock, then by key."""
+
+    at: datetime
+    #: Of the last object of that instant which is read; "": none is.
+    key: str = ""
+
+
 def read_written(
     workload: str,
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
     *,
-    since: datetime,
+    since: ReadTo,
     until: datetime,
     bounds: ReadBounds,
-) -> Sequence[T]:
-    """Return what is kept of the records that workers wrote in a span of time, by S3's clock."""
-    return [
-        kept
-        for day in days_of(since, until)
-        for kept in _read_measured(
-            workload, day, objects, keep, bounds=bounds, written=(since, until)
-        )
-    ]
+) -> tuple[Sequence[T], ReadTo]:
+    """Return what is kept of the records that workers wrote, the oldest first, and how far it came.
+
+    What is beyond the bounds is for the next call. So no sender chooses by the ids of its jobs
+    whose records are left out.
+    """
+    found = nsmallest(bounds.objects + 1, _found_since(workload, objects, since, until, bounds))
+    kept, seen, end, left = list[T](), set[int](), since, bounds.bytes
+    for day, some in groupby(found[: bounds.objects], key=itemgetter(1)):
+        ours = [(place, one) for place, _, one in some]
+        read = _read_each(workload, day, [one for _, one in ours], objects, keep)
+        for (place, one), (_, attempts) in zip(ours, read, strict=True):
+            fresh = {attempt: value for attempt, value in attempts if attempt not in seen}
+            left -= one.bytes
+            if left < 0 or len(kept) + len(fresh) > bounds.records:
+                return kept, end
+            seen |= fresh.keys()
+            kept += fresh.values()
+            end = place
+    return kept, end if len(found) > bounds.objects else ReadTo(until)
+
+
+def _found_since(
+    workload: str, objects: ObjectStore, since: ReadTo, until: datetime, bounds: ReadBounds
+) -> Iterator[tuple[ReadTo, date, ObjectSummary]]:
+    for day in days_of(since.at, until):
+        for number, one in enumerate(objects.list(measured_prefix(workload, day))):
+            if number >= bounds.listed:
+                _log.warning("usage_left_out: %s %s: beyond the bounds of names", workload, day)
+                break
+            place = ReadTo(one.modified_at, one.key)
+            if since < place and place.at < until and one.bytes <= OBJECT_BYTES_MAX:
+                yield place, day, one
 
 
 def _found_within(
@@ -348,7 +380,6 @@ def _found_within(
     workload: str,
     day: date,
     objects: ObjectStore,
-    written: tuple[datetime, datetime] | None,
     beyond: set[str],
 ) -> Iterator[ObjectSummary]:
     left, taken = bounds.bytes, 0
@@ -356,8 +387,6 @@ def _found_within(
         if number >= bounds.listed:
             beyond.add("names")
             return
-        if written is not None and not written[0] <= found.modified_at < written[1]:
-            continue
         left, taken = left - found.bytes, taken + 1
         if left < 0 or taken > bounds.objects:
             beyond.add("bytes" if left < 0 else "objects")

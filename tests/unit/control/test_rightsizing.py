@@ -342,6 +342,34 @@ def test_a_worker_that_lies_gets_no_more_than_may_be_asked_for(world: ControlWor
     assert shapes_with_jobs(world) == ["c0m32"]
 
 
+def test_another_dispatch_has_the_type_s_own_word(world: ControlWorld) -> None:
+    """What one job of a pool's machine needed says little of eight that share one."""
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    world.change_policy(dispatch=Dispatch.SHARED)
+    world.ask("j", type="scan")
+    world.route()
+    assert shapes_with_jobs(world) == ["c0m16s"]
+
+    learn_sizes(WORKLOAD, world.ports)
+    assert learned(world).needs == Needs()
+    assert history_of(world).peaks[MEMORY].hours == {}
+
+
+def test_another_number_of_slots_has_the_type_s_own_word(world: ControlWorld) -> None:
+    measure(world)
+    learn_sizes(WORKLOAD, world.ports)
+    settings = world.workload_settings()
+    world.settings.deploy(replace(settings, run=replace(settings.run, slots="4")))
+    world.clock.advance(SETTINGS_FOR)
+    world.ask("j", type="scan")
+    world.route()
+    assert shapes_with_jobs(world) == ["c0m16"]
+
+    learn_sizes(WORKLOAD, world.ports)
+    assert learned(world).needs == Needs()
+
+
 def test_jobs_that_state_their_own_size_move_no_other(world: ControlWorld) -> None:
     measure(world, 9, stated="memory_gib vcpus")
     learn_sizes(WORKLOAD, world.ports)

@@ -1,7 +1,7 @@
 """What workers have measured becomes one table a day and type, once."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
@@ -22,6 +22,7 @@ from spindown.contract.usage import (
 from spindown.control.usage import (
     Compacted,
     ReadBounds,
+    ReadTo,
     compact,
     compact_all,
     read_usage,
@@ -181,16 +182,35 @@ def test_names_without_end_are_not_listed_to_the_end() -> None:
     world = ControlWorld()
     measure(world, *(replace(RECORD, job_id=name) for name in "abcdef"))
 
-    found = read_written(
+    assert set(read_from(world, ReadBounds(listed=4))[0]) == set("abcd")
+
+
+def read_from(
+    world: ControlWorld, bounds: ReadBounds, since: ReadTo | None = None
+) -> tuple[Sequence[str], ReadTo]:
+    return read_written(
         WORKLOAD,
         world.objects,
         lambda record: record.job_id,
-        since=NOW - timedelta(days=1),
+        since=since or ReadTo(NOW - timedelta(days=1)),
         until=NOW + timedelta(days=1),
-        bounds=ReadBounds(listed=4),
+        bounds=bounds,
     )
 
-    assert set(found) == set("abcd")
+
+@pytest.mark.parametrize("bounds", [ReadBounds(objects=2), ReadBounds(records=2)])
+def test_what_is_too_much_for_one_hour_is_read_in_the_next(bounds: ReadBounds) -> None:
+    """Whatever its name is, what was written first comes first."""
+    world = ControlWorld()
+    for name in ("d", "c", "ab"):
+        measure(world, *(replace(RECORD, job_id=letter) for letter in name))
+        world.clock.advance(timedelta(minutes=1))
+    first, end = read_from(world, bounds)
+    second, last = read_from(world, bounds, end)
+
+    assert (list(first), list(second)) == (["d", "c"], ["a", "b"])
+    assert end.key
+    assert last == ReadTo(NOW + timedelta(days=1))
 
 
 def test_so_many_records_and_types_of_a_day_are_kept() -> None:

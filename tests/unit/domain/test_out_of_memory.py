@@ -26,6 +26,7 @@ LARGEST = SCALES["memory_gib"][-1]
         pytest.param(None, "c0m2", 3.0, 4, id="above what the machine had, not what it asked for"),
         pytest.param(None, "c0m2", 15.4, 32, id="as sold, not as its system tells"),
         pytest.param(None, "c0m2", 7.6, 16, id="as sold, of a small machine"),
+        pytest.param(None, "c0m32", 59.7, 64, id="as sold, of a machine of 61 GiB"),
         pytest.param(None, "c0m2", 23.2, 32, id="of a machine between two sizes"),
         pytest.param(None, "c0m2", 0, 4, id="what the machine had is not known"),
         pytest.param(Needs(memory_gib=8, vcpus=2), "c2m8", 8, 16, id="with its other needs"),

@@ -612,6 +612,16 @@ def test_people_s_word_counts_where_sizes_are_only_advised() -> None:
     assert size.advised == Needs(memory_gib=8, vcpus=16)
 
 
+def test_peaks_of_an_hour_have_no_steps_without_end() -> None:
+    seen = [an_attempt(2.0 ** (step / 16)) for step in range(-96, 128)]
+    peaks = learn(begin(ASKED, MONDAY), seen, MONDAY).peaks[MEMORY]
+    [kept] = peaks.hours.values()
+
+    assert len(kept) == 48
+    assert sum(kept.values()) == len(seen)
+    assert max(gib for gib, _ in usual_peaks(peaks)) == pytest.approx(2.0 ** (127 / 16))
+
+
 def test_old_evidence_fades() -> None:
     history = learn(begin(ASKED, MONDAY), [an_attempt(100.0)] * 20, MONDAY)
     history = learn(history, [an_attempt(5.0)] * 200, MONDAY + timedelta(days=120))
