@@ -28,7 +28,7 @@ from spindown.domain.rightsizing import (
 )
 from spindown.error import Unreachable
 from spindown.job.manifest_store import load_manifest
-from spindown.job.route import read_sized
+from spindown.job.route import read_sized, sizes_in_force
 from spindown.memory import PortCall
 from spindown.port import SETTINGS_FOR, Outgoing
 from tests.builders import AT_ONCE, NOW, a_cpu_type, a_usage_record, minutes
@@ -360,11 +360,11 @@ def test_another_number_of_slots_has_the_type_s_own_word(world: ControlWorld) ->
     measure(world)
     learn_sizes(WORKLOAD, world.ports)
     settings = world.workload_settings()
-    world.settings.deploy(replace(settings, run=replace(settings.run, slots="4")))
+    assert sizes_in_force(settings, world.policy, world.ports)["scan"].needs != Needs()
+    settings = replace(settings, run=replace(settings.run, slots="4"))
+    world.settings.deploy(settings)
     world.clock.advance(SETTINGS_FOR)
-    world.ask("j", type="scan")
-    world.route()
-    assert shapes_with_jobs(world) == ["c0m16"]
+    assert sizes_in_force(settings, world.policy, world.ports) == {}
 
     learn_sizes(WORKLOAD, world.ports)
     assert learned(world).needs == Needs()

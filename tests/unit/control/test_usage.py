@@ -203,7 +203,7 @@ def test_what_is_too_much_for_one_hour_is_read_in_the_next(bounds: ReadBounds) -
     """Whatever its name is, what was written first comes first."""
     world = ControlWorld()
     for name in ("d", "c", "ab"):
-        measure(world, *(replace(RECORD, job_id=letter) for letter in name))
+        measure(world, *(replace(RECORD, job_id=each) for each in name), day=NOW.date())
         world.clock.advance(timedelta(minutes=1))
     first, end = read_from(world, bounds)
     second, last = read_from(world, bounds, end)
