@@ -50,7 +50,7 @@ def sent_to_learned_sizes() -> ProofWorld:
     """Return the same where jobs of the large type have been learned to be small."""
     world = sent()
     world.change_policy(rightsize=Rightsize.APPLY)
-    size = TypeSize(of=_TYPES[1].needs, needs=Needs(memory_gib=8))
+    size = TypeSize(of=_TYPES[1].needs, slots="per-gpu", needs=Needs(memory_gib=8))
     learned = encode_sizes(LearnedSizes(sizes={"large": size}))
     world.objects.put(sizes_key(WORKLOAD), learned)
     return world

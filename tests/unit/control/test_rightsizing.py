@@ -403,7 +403,7 @@ def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
     }
     prices = {"r7i.xlarge": 1.0, "m7i.4xlarge": 4.0}
     advised = Needs(vcpus=8, memory_gib=64)
-    before = TypeSize(of=scan.needs, needs=Needs(vcpus=2), advised=advised)
+    before = TypeSize(of=scan.needs, slots="per-gpu", needs=Needs(vcpus=2), advised=advised)
     seen = [
         (
             "scan",
@@ -483,7 +483,7 @@ def test_memory_grows_beside_vcpus_with_which_it_is_sold() -> None:
 def put_sizes(world: ControlWorld, needs: Needs) -> None:
     """Let sizes of a type be in force, whatever they were learned from."""
     known = read_learned(WORKLOAD, world.objects)
-    size = TypeSize(of=world.policy.types[0].needs, needs=needs)
+    size = TypeSize(of=world.policy.types[0].needs, slots="per-gpu", needs=needs)
     world.objects.put(sizes_key(WORKLOAD), encode_sizes(replace(known, sizes={"scan": size})))
 
 

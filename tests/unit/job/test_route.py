@@ -689,7 +689,7 @@ def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld)
 
 def learn(world: ControlWorld) -> None:
     """Let it be known that jobs of the type need less than it asks for."""
-    size = TypeSize(of=TYPES[0].needs, needs=Needs(memory_gib=3))
+    size = TypeSize(of=TYPES[0].needs, slots="per-gpu", needs=Needs(memory_gib=3))
     learned = LearnedSizes(sizes={TYPES[0].name: size})
     world.objects.put(sizes_key(WORKLOAD), encode_sizes(learned))
 
