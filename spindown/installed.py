@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,21 +50,25 @@ def cdk_command() -> tuple[str, ...]:
 
 
 def how_to_get(extra: str) -> str:
-    """Return the command that installs this same Spindown with one of its extras."""
-    return install_command(extra, _source(), Path(sys.prefix))
+    """Return the command that installs this same Spindown with one more of its extras.
+
+    It names those that are there too: uv makes the environment anew, with what is named alone.
+    """
+    there = {name for name, modules in EXTRAS.items() if all(map(find_spec, modules))}
+    return install_command(sorted({*there, extra}), _source(), Path(sys.prefix))
 
 
-def install_command(extra: str, source: Path | None, prefix: Path) -> str:
-    """Return the command that installs Spindown with an extra, in the way it was installed.
+def install_command(extras: Sequence[str], source: Path | None, prefix: Path) -> str:
+    """Return the command that installs Spindown with extras, in the way it was installed.
 
     Args:
-        extra: its name.
+        extras: their names.
         source: the wheel or the checkout that it came from; None: neither.
         prefix: the environment; uv and pipx leave a file of their own in those that they make.
     """
     if source is not None and source.is_dir():
         return f"make -C {source} setup"
-    named = f"'{source or 'spindown'}[{extra}]'"
+    named = f"'{source or 'spindown'}[{','.join(extras)}]'"
     if (prefix / "uv-receipt.toml").is_file():
         return f"uv tool install --force {named}"
     if (prefix / "pipx_metadata.json").is_file():

@@ -99,7 +99,8 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     cdk_command()
     is_ours_to_ask = not settings.keys() & {"profile", "plugin"}
     if is_ours_to_ask and not has_credentials():
-        remedy = "log in to AWS, or try it with `spindown local up`"
+        can_try = command == "deploy" and loaded is not None
+        remedy = "log in to AWS" + (", or try it with `spindown local up`" if can_try else "")
         raise NoCredentials("credentials", None, remedy)
     if command == "destroy" and loaded is not None and loaded.deployment.protect:
         remedy = "set it to false and run `spindown deploy` first; then destroy again"

@@ -17,7 +17,7 @@ from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.config.deployment import USUAL_QUALIFIER
-from spindown.error import AccessDenied, BadInput, NotFound
+from spindown.error import AccessDenied, BadInput, NoCredentials, NotFound
 from spindown.installed import cdk_command
 from spindown.operate import deploy_rights
 from spindown.operate.iam_policy import Whose, policies
@@ -143,7 +143,11 @@ def _read(config: option.ConfigFile, account: str | None, named: list[str] | Non
     if account is None:
         from spindown.cli.session import reach  # noqa: PLC0415 - slow
 
-        account = reach(loaded.deployment.region).account().caller().account
+        try:
+            account = reach(loaded.deployment.region).account().caller().account
+        except NoCredentials as exc:
+            remedy = "log in to AWS, or give --account 111122223333"
+            raise NoCredentials("credentials", None, remedy) from exc
     elif not _ACCOUNT.fullmatch(account):
         raise BadInput("--account", account, "write its twelve digits")
     return Whose(

@@ -37,7 +37,7 @@ budget_per_month = 50.0                 # then machines end after the job in han
 # An existing network; without this table a small VPC of public subnets is made.
 # [deployment.network]
 # vpc_id = "vpc-0123456789abcdef0"
-# subnets = {{ {region}a = "subnet-0aaa" }}
+# subnets = {{ {region}a = "subnet-0aaa", {region}b = "subnet-0bbb" }}
 """
 _MAIN = """
 [workload.main]

@@ -358,10 +358,13 @@ def reach_local_system(deployment: str) -> Session:
 
 
 def has_credentials() -> bool:
-    """Tell whether the AWS configuration of this process has credentials."""
-    import boto3  # noqa: PLC0415 - slow
+    """Tell whether the AWS configuration of this process has credentials.
 
-    return boto3.Session().get_credentials() is not None
+    Raises:
+        BadInput: an AWS configuration that cannot be read.
+    """
+    with _configuration_read():
+        return _configure(None).get_credentials() is not None
 
 
 def point_at_local_system() -> str:

@@ -293,8 +293,11 @@ def _check_place(table: str, region: str, place: RegionConfig) -> None:
         )
     if place.network is not None:
         subnets = place.network.subnets
-        if set(subnets) != set(place.zones) or len(set(subnets.values())) < len(subnets):
-            raise remedy(f"{table}network", "give each of the zones one subnet of its own")
+        odd = sorted(subnets.keys() ^ set(place.zones))
+        if odd or len(set(subnets.values())) < len(subnets):
+            why = f": {odd[0]} {'has none' if odd[0] in place.zones else 'is not among them'}"
+            advice = f"give each of the zones one subnet of its own{why if odd else ''}"
+            raise remedy(f"{table}network", advice)
         functions = place.network.function_subnets
         if len(set(functions)) < len(functions):
             raise remedy(f"{table}network.function_subnets", "name each subnet once")

@@ -46,8 +46,8 @@ def test_a_tool_is_installed_again_by_what_installed_it(
     wheel = tmp_path / "spindown-1.0-py3-none-any.whl"
     (tmp_path / left).touch()
 
-    assert install_command("plot", wheel, tmp_path) == f"{command} '{wheel}[plot]'"
-    assert install_command("plot", None, tmp_path) == f"{command} 'spindown[plot]'"
+    assert install_command(["plot", "usage"], wheel, tmp_path) == f"{command} '{wheel}[plot,usage]'"
+    assert install_command(["plot"], None, tmp_path) == f"{command} 'spindown[plot]'"
 
 
 def test_a_checkout_is_set_up_by_make() -> None:

@@ -117,7 +117,8 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             severity=Severity.WARNING,
         )
         return
-    yield Finding(what=what, found="not deployed yet", remedy="spindown deploy")
+    how = "spindown deploy" if subject.is_on_aws else "spindown local up"
+    yield Finding(what=what, found="not deployed yet", remedy=how)
     if facts.has_namesake:
         # In a region that both use, each would deploy its outpost over the other's.
         yield Finding(

@@ -223,12 +223,13 @@ def test_a_mistake_is_one_sentence(
     assert said[-1].startswith(f"spindown: {sentence}")
 
 
+@pytest.mark.parametrize("command", ["status", "deploy", "destroy", "cdk bootstrap"])
 def test_a_profile_that_does_not_exist_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
-    said = told(capsys, "status")
+    said = told(capsys, *command.split())
 
     assert said.startswith("spindown: AWS profile is 'nobody': fix it, or name another")
 

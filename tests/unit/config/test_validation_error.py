@@ -705,7 +705,7 @@ _PLACED_ODDLY = [
             "deployment.network",
             {"vpc_id": "vpc-12", "subnets": {"us-east-1b": "subnet-1"}},
             "deployment.network",
-            "give each of the zones one subnet of its own",
+            "give each of the zones one subnet of its own: us-east-1a has none",
             id="a zone left out",
         ),
         pytest.param(
