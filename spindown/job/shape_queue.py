@@ -7,7 +7,8 @@ that is closing before it sends there, and sends nothing to one that is being re
 was sent for long when the numbers of its messages are read, which are a minute late.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -53,6 +54,9 @@ _NOTED_EVERY = timedelta(days=1)
 REMOVED_WITHIN = timedelta(minutes=20)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
+#: From so many queues on, several are read at once.
+_FEW = 10
+_READS_AT_ONCE = 8
 #: Of one queue in one run of the hourly function.
 _SEND_BACK_FOR = timedelta(minutes=1)
 
@@ -78,13 +82,23 @@ def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]
     return [ports.queue(url) for url in urls]
 
 
-def backlogs(queues: Iterable[JobQueue]) -> Iterator[Backlog]:
-    """Yield what queues hold; one that is not made yet holds nothing."""
-    for queue in queues:
-        try:
-            yield queue.backlog()
-        except NotFound:
-            yield NOTHING_WAITS
+def read_backlogs(queues: Sequence[JobQueue]) -> list[Backlog | None]:
+    """Return what each queue holds; None: it is not made yet."""
+    if len(queues) < _FEW:
+        return [_read_backlog(queue) for queue in queues]
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return list(pool.map(_read_backlog, queues))
+
+
+def _read_backlog(queue: JobQueue) -> Backlog | None:
+    with suppress(NotFound):
+        return queue.backlog()
+    return None
+
+
+def backlogs(queues: Iterable[JobQueue]) -> list[Backlog]:
+    """Return what queues hold; one that is not made yet holds nothing."""
+    return [found or NOTHING_WAITS for found in read_backlogs(list(queues))]
 
 
 def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: str) -> None:

@@ -7,7 +7,6 @@ rows.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -35,6 +34,7 @@ from spindown.error import (
     Throttled,
     Unreachable,
 )
+from spindown.job.shape_queue import read_backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
 from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.port import (
@@ -205,13 +205,14 @@ def _read_queues(
         return entry_backlog, {}, missing
     # There is always one, so that a plan says what it would buy.
     found = {own_shape(policy).name: NOTHING_WAITS}
-    for name, row in view.shapes.items():
-        with suppress(NotFound):
-            backlog = ports.queue(shape_queue(settings.queue_url, name)).backlog()
-            if is_possible(parse_shape(name) or Shape(), policy, row.types):
-                found[name] = backlog
-            else:
-                entry_backlog = all_of([entry_backlog, backlog])
+    queues = [ports.queue(shape_queue(settings.queue_url, name)) for name in view.shapes]
+    for (name, row), backlog in zip(view.shapes.items(), read_backlogs(queues), strict=True):
+        if backlog is None:
+            continue
+        if is_possible(parse_shape(name) or Shape(), policy, row.types):
+            found[name] = backlog
+        else:
+            entry_backlog = all_of([entry_backlog, backlog])
     return entry_backlog, found, missing
 
 
