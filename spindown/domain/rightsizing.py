@@ -174,6 +174,16 @@ class SizeTrial:
         return self.failed / self.jobs if self.jobs > 0.0 else 0.0
 
     @property
+    def broken(self) -> float:
+        """Return how many failed for another reason than want of memory."""
+        return self.failed - self.ran_out
+
+    @property
+    def breaking(self) -> float:
+        """Return the share of the jobs that did."""
+        return self.broken / self.jobs if self.jobs > 0.0 else 0.0
+
+    @property
     def has_shown_to_be_enough(self) -> bool:
         """Tell whether so many jobs had this size, and so few failed, that it is large enough.
 
@@ -258,8 +268,25 @@ class SizeInForce:
 
     @property
     def is_failing(self) -> bool:
-        """Tell whether more jobs fail than did before it was first lowered."""
-        return self.tried.failing > self.usual.failing + _FAILURES_RISE
+        """Tell whether more jobs fail than did before it was first lowered, or lowered last.
+
+        Those that run out of memory count against the last change alone, while it is the last of
+        all needs. Later they have an answer of their own, by their peaks and the hours of the week:
+        one hour a week would keep the size of all others large.
+        """
+        is_by_last = self.tried.failing > self.earlier.failing + _FAILURES_RISE
+        is_broken = self.tried.breaking > self.usual.breaking + _FAILURES_RISE
+        return is_broken or (self.was_lowered_last and is_by_last)
+
+    @property
+    def was_lowered_last(self) -> bool:
+        """Tell whether it was lowered, and no other need has changed since."""
+        return self.before > self.size
+
+    @property
+    def failed(self) -> float:
+        """Return how many of the attempts speak against it."""
+        return self.tried.failed if self.was_lowered_last else self.tried.broken
 
     @property
     def may_be_less(self) -> bool:
@@ -979,9 +1006,12 @@ def _back_by_failures(current: SizeInForce, sizes: SizeRange, now: datetime) -> 
     tried = current.tried
     larger = max(current.before, sizes.above(current.size) or 0)
     size = min(larger, current.top, sizes.most)
-    if size <= current.size or tried.failed < _FAILURES_LEAST or not current.is_failing:
+    if size <= current.size or current.failed < _FAILURES_LEAST or not current.is_failing:
         return None
-    about: About = {"share": tried.failing, "share_before": current.usual.failing}
+    share, before = tried.breaking, current.usual.breaking
+    if current.was_lowered_last:
+        share, before = tried.failing, current.earlier.failing
+    about: About = {"share": share, "share_before": before}
     return _kept(current, size, ReasonCode.SIZE_BACK_FAILURES, about, sizes.need, now)
 
 

@@ -666,6 +666,32 @@ def on_gpu(vram: float | None, size: int, **changes: Any) -> SeenAttempt:
     return an_attempt(None, shape=shape, vram_gib=vram, **changes)
 
 
+def test_an_hour_a_week_that_runs_out_keeps_no_size_large() -> None:
+    now, history = MONDAY, begin(Needs(vcpus=8, memory_gib=64), MONDAY)
+    ranges = {**RANGES, MEMORY: replace(RANGES[MEMORY], stated=64)}
+    sizes = []
+    for _ in range(24 * 5):
+        now += timedelta(hours=1)
+        memory, vcpus = (history.sizes[need].size for need in (MEMORY, VCPUS))
+        gib = 44.0 if now.weekday() == 0 and now.hour == 6 else 5.5
+        one = SeenAttempt(
+            at=now,
+            shape=Shape(memory_gib=memory, vcpus=vcpus),
+            vcpus=vcpus,
+            cores=2.0,
+            memory_gib=min(gib, memory),
+            seconds=750.0 + 6000.0 / vcpus,
+            dollars=0.1,
+            items=10.0 if gib <= memory else 0.0,
+            ran_out=gib > memory,
+        )
+        history, _ = decide(learn(history, [one] * 20, now), ranges, now, applies=True)
+        sizes.append(history.sizes[MEMORY].size)
+
+    assert max(sizes[5:]) == 16
+    assert sizes[-1] == 8
+
+
 def test_vram_comes_down_and_grows_once_it_runs_out() -> None:
     history, now, sizes, codes = begin(GPU, MONDAY), MONDAY, [], []
     for hour in range(11):
@@ -680,7 +706,7 @@ def test_vram_comes_down_and_grows_once_it_runs_out() -> None:
         codes.append(history.sizes[VRAM].reason.code)
 
     assert sizes == [44, 40, 32, 24, 22, 20, 16, 16, 16, 20, 22]
-    assert codes[8:10] == [ReasonCode.SIZE_BACK_FAILURES] * 2
+    assert codes[8:10] == [ReasonCode.SIZE_BACK_FAILURES, ReasonCode.SIZE_RAN_OUT]
     assert history.sizes[MEMORY].size == 64
 
 
