@@ -6,6 +6,8 @@ may raise Throttled, AccessDenied and Unreachable besides those it names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,6 +21,7 @@ from spindown.contract.job.event import JobEvent
 from spindown.contract.settings import DeploymentSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Backlog
 from spindown.domain.offer import CapacityType, InstanceType, Quota, SpotPrice
+from spindown.error import NotFound
 
 # The queue that carries jobs.
 
@@ -112,6 +115,25 @@ class JobQueue(Protocol):
     def remove(self) -> None:
         """Delete the queue with all its messages; one that is not there is no error."""
         ...
+
+
+#: From so many queues on, several are read at once.
+_FEW = 10
+_READS_AT_ONCE = 8
+
+
+def read_backlogs(queues: Sequence[JobQueue]) -> list[Backlog | None]:
+    """Return what each queue holds; None: it is not made yet."""
+    if len(queues) < _FEW:
+        return [_read_backlog(queue) for queue in queues]
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        return list(pool.map(_read_backlog, queues))
+
+
+def _read_backlog(queue: JobQueue) -> Backlog | None:
+    with suppress(NotFound):
+        return queue.backlog()
+    return None
 
 
 # The bucket, and the inputs that a workload may read.

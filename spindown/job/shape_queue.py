@@ -7,8 +7,7 @@ that is closing before it sends there, and sends nothing to one that is being re
 was sent for long when the numbers of its messages are read, which are a minute late.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -39,6 +38,7 @@ from spindown.port import (
     When,
     WorkPorts,
     Write,
+    read_backlogs,
 )
 
 #: A queue that nothing was routed to for so long, and that is empty, is removed.
@@ -54,9 +54,6 @@ _NOTED_EVERY = timedelta(days=1)
 REMOVED_WITHIN = timedelta(minutes=20)
 #: Longer than a run of ``intake`` that has read the row before it said so.
 _CLOSING_FOR = timedelta(minutes=30)
-#: From so many queues on, several are read at once.
-_FEW = 10
-_READS_AT_ONCE = 8
 #: Of one queue in one run of the hourly function.
 _SEND_BACK_FOR = timedelta(minutes=1)
 
@@ -80,20 +77,6 @@ def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]
     shapes = read_shapes(ports.table, settings.name)
     urls = [settings.queue_url, *(shape_queue(settings.queue_url, shape) for shape in shapes)]
     return [ports.queue(url) for url in urls]
-
-
-def read_backlogs(queues: Sequence[JobQueue]) -> list[Backlog | None]:
-    """Return what each queue holds; None: it is not made yet."""
-    if len(queues) < _FEW:
-        return [_read_backlog(queue) for queue in queues]
-    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        return list(pool.map(_read_backlog, queues))
-
-
-def _read_backlog(queue: JobQueue) -> Backlog | None:
-    with suppress(NotFound):
-        return queue.backlog()
-    return None
 
 
 def backlogs(queues: Iterable[JobQueue]) -> list[Backlog]:

@@ -184,16 +184,18 @@ class Simulations:
     def __init__(self, scenario: SimScenario, *, seed: int, processes: int) -> None:
         self._scenario, self._seed, self._processes = scenario, seed, processes
         self._known: dict[object, SimResult] = {}
-        # A fork of a process that draws a progress bar in a thread could hang.
-        context = multiprocessing.get_context("spawn")
-        self._shares = context.Array("d", _SHARES, lock=False)
         self._begun: dict[object, tuple[int, Future[SimResult]]] = {}
-        self._pool = ProcessPoolExecutor(
-            max(processes, 1),
-            mp_context=context,
-            initializer=_inherit,
-            initargs=(scenario, seed, self._shares),
-        )
+        self._pool: ProcessPoolExecutor | None = None
+        if processes > 1:
+            # A fork of a process that draws a progress bar in a thread could hang.
+            context = multiprocessing.get_context("spawn")
+            self._shares = context.Array("d", _SHARES, lock=False)
+            self._pool = ProcessPoolExecutor(
+                processes,
+                mp_context=context,
+                initializer=_inherit,
+                initargs=(scenario, seed, self._shares),
+            )
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -201,6 +203,8 @@ class Simulations:
 
     def __exit__(self, *_: object) -> None:
         """End all that runs."""
+        if self._pool is None:
+            return
         is_busy = any(not future.done() for _, future in self._begun.values())
         self._pool.shutdown(wait=not is_busy, cancel_futures=True)
         for process in multiprocessing.active_children() if is_busy else ():
@@ -218,12 +222,12 @@ class Simulations:
             likely: what may be asked for later, the likeliest first. A processor that has nothing
                 else to do begins with it.
         """
-        if self._processes <= 1:
+        if self._pool is None:
             return [self._alone(one, partial(report, number)) for number, one in enumerate(asked)]
         # Simple models take no time.
         for one in sorted(asked, key=_is_model):
-            self._begin(one)
-        self._watch(asked, report, iter(likely))
+            self._begin(one, self._pool)
+        self._watch(asked, report, iter(likely), self._pool)
         return [self._begun[one.key][1].result() for one in asked]
 
     def _alone(self, one: Alternative, report: Callable[[float], None]) -> SimResult:
@@ -231,16 +235,20 @@ class Simulations:
             self._known[one.key] = _simulate(self._scenario, one, self._seed, report)
         return self._known[one.key]
 
-    def _begin(self, one: Alternative) -> None:
+    def _begin(self, one: Alternative, pool: ProcessPoolExecutor) -> None:
         if one.key not in self._begun:
             number = len(self._begun)
             # A Ctrl-C pressed meanwhile takes effect at the end of this block.
             with _deaf_children():
-                future = self._pool.submit(_simulate_apart, number, one)
+                future = pool.submit(_simulate_apart, number, one)
             self._begun[one.key] = number, future
 
     def _watch(
-        self, asked: Sequence[Alternative], report: Report, likely: Iterator[Alternative]
+        self,
+        asked: Sequence[Alternative],
+        report: Report,
+        likely: Iterator[Alternative],
+        pool: ProcessPoolExecutor,
     ) -> None:
         pending = {self._begun[one.key][1] for one in asked}
         while pending:
@@ -250,7 +258,7 @@ class Simulations:
             for number, one in enumerate(asked):
                 report(number, self._share(one))
             while pending and self._has_room() and (later := next(likely, None)) is not None:
-                self._begin(later)
+                self._begin(later, pool)
 
     def _share(self, one: Alternative) -> float:
         number, future = self._begun[one.key]

@@ -34,7 +34,6 @@ from spindown.error import (
     Throttled,
     Unreachable,
 )
-from spindown.job.shape_queue import read_backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView, RowWrites
 from spindown.ledger.knowledge import read_knowledge, starts_baked
 from spindown.port import (
@@ -44,6 +43,7 @@ from spindown.port import (
     InstanceView,
     LaunchRequest,
     LiveEdit,
+    read_backlogs,
 )
 
 _WORKLOAD: AnswerKind[tuple[WorkloadSettings, LiveEdit | None, int]] = AnswerKind(
