@@ -267,26 +267,22 @@ class SizeInForce:
         return self.before > 0 and self.tried.count + self.elsewhere < TRIAL_JOBS
 
     @property
-    def is_failing(self) -> bool:
-        """Tell whether more jobs fail than did before it was first lowered, or lowered last.
+    def failures(self) -> tuple[float, float, float]:
+        """Return how many jobs fail, the share of them, and the share before it was lowered.
 
-        Those that run out of memory count against the last change alone, while it is the last of
-        all needs. Later they have an answer of their own, by their peaks and the hours of the week:
-        one hour a week would keep the size of all others large.
+        That is before the last change, if that lowered it and no other need has changed since. Else
+        it is before the first, and what ran out of memory is left out: its peaks and the hours of
+        the week answer that, and one hour a week would keep the size of all others large.
         """
-        is_by_last = self.tried.failing > self.earlier.failing + _FAILURES_RISE
-        is_broken = self.tried.breaking > self.usual.breaking + _FAILURES_RISE
-        return is_broken or (self.was_lowered_last and is_by_last)
+        if self.before > self.size:
+            return self.tried.failed, self.tried.failing, self.earlier.failing
+        return self.tried.broken, self.tried.breaking, self.usual.breaking
 
     @property
-    def was_lowered_last(self) -> bool:
-        """Tell whether it was lowered, and no other need has changed since."""
-        return self.before > self.size
-
-    @property
-    def failed(self) -> float:
-        """Return how many of the attempts speak against it."""
-        return self.tried.failed if self.was_lowered_last else self.tried.broken
+    def is_failing(self) -> bool:
+        """Tell whether more jobs fail than did before it was lowered."""
+        _, share, before = self.failures
+        return share > before + _FAILURES_RISE
 
     @property
     def may_be_less(self) -> bool:
@@ -1003,14 +999,11 @@ def _back_by_failures(current: SizeInForce, sizes: SizeRange, now: datetime) -> 
 
     What fails there is counted anew: of many jobs before, the next step would come too late.
     """
-    tried = current.tried
+    failed, share, before = current.failures
     larger = max(current.before, sizes.above(current.size) or 0)
     size = min(larger, current.top, sizes.most)
-    if size <= current.size or current.failed < _FAILURES_LEAST or not current.is_failing:
+    if size <= current.size or failed < _FAILURES_LEAST or not current.is_failing:
         return None
-    share, before = tried.breaking, current.usual.breaking
-    if current.was_lowered_last:
-        share, before = tried.failing, current.earlier.failing
     about: About = {"share": share, "share_before": before}
     return _kept(current, size, ReasonCode.SIZE_BACK_FAILURES, about, sizes.need, now)
 
