@@ -83,10 +83,7 @@ def expire(*, deployment: str, regions: Sequence[str] = ()) -> list[iam.PolicySt
             ["ec2:DeleteSnapshot"],
             [public("ec2", "snapshot/*", region) for region in (None, *regions)],
             # The tag of the deployment is on images alone.
-            {
-                "StringEquals": _ITS_OWN,
-                "StringLike": {_MADE_FOR: images},
-            },
+            {"StringEquals": _ITS_OWN, "StringLike": {_MADE_FOR: images}},
         ),
         allow(
             "ForgetImages",

@@ -78,7 +78,8 @@ class Network(Construct):
             self._make_gateways(deployment.region, route_tables, has_layers="ecr.dkr" in needed)
         if has_interfaces:
             services = sorted({*needed} - {*GATEWAYS})
-            groups = [self.security_group_id, *self._groups_of_functions(deployment)]
+            placed = place_function(self)
+            groups = [self.security_group_id, *(placed.security_group_ids or [] if placed else [])]
             self._make_interfaces(deployment.region, services, groups, clients)
 
     @property
@@ -159,11 +160,6 @@ class Network(Construct):
                 route_table_ids=list(route_tables),
                 policy_document=self._bound(name, *(layers if name == "s3" else [])),
             )
-
-    def _groups_of_functions(self, deployment: DeploymentConfig) -> list[str]:
-        network = deployment.network
-        has_some = network is not None and network.function_subnets
-        return [_group_of_functions(DeploymentStack.holding(self), self.vpc_id)] if has_some else []
 
     def _make_interfaces(
         self, region: str, services: Sequence[str], groups: Sequence[str], clients: Sequence[str]
@@ -263,20 +259,13 @@ def place_function(scope: Construct) -> lambda_.CfnFunction.VpcConfigProperty | 
     network = stack.deployment.regions[stack.region].network
     if network is None or not network.function_subnets:
         return None
-    return lambda_.CfnFunction.VpcConfigProperty(
-        subnet_ids=list(network.function_subnets),
-        security_group_ids=[_group_of_functions(stack, network.vpc_id)],
-    )
-
-
-def _group_of_functions(stack: DeploymentStack, vpc_id: str) -> str:
-    """Return the group of a stack's functions: they send by HTTPS, and ask the VPC's own DNS."""
     found = stack.node.try_find_child(_FUNCTIONS)
+    # They send by HTTPS, and ask the VPC's own name servers.
     group = found or ec2.CfnSecurityGroup(
         stack,
         _FUNCTIONS,
         group_description="Spindown functions: nothing comes in",
-        vpc_id=vpc_id,
+        vpc_id=network.vpc_id,
         security_group_egress=[
             _way_out("0.0.0.0/0:443", "AWS, and the webhook"),
             *(
@@ -285,7 +274,10 @@ def _group_of_functions(stack: DeploymentStack, vpc_id: str) -> str:
             ),
         ],
     )
-    return cast("ec2.CfnSecurityGroup", group).attr_group_id
+    return lambda_.CfnFunction.VpcConfigProperty(
+        subnet_ids=list(network.function_subnets),
+        security_group_ids=[cast("ec2.CfnSecurityGroup", group).attr_group_id],
+    )
 
 
 def _way_out(

@@ -387,8 +387,8 @@ def _break_even(settings: AdvisedSettings) -> Sequence[AdvisedSettings]:
 
 def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
     settings, gathered = advice.best.settings, advice.gathered
-    even = _break_even(settings)
-    with_warm, without_spot = count("break-even", even, ())
+    warm, on_demand = _break_even(settings)
+    with_warm, without_spot = count("break-even", [warm, on_demand], ())
     months, month = advice.months, advice.a_month(advice.best)
     result, boot = advice.best.result, gathered.subject.boot
     jobs = result.jobs / months
@@ -401,7 +401,7 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
             boot=boot.at_least + boot.median,
             wait=result.wait.p95,
             warm_wait=with_warm.wait.p95,
-            warm_workers=even[0].policy.warm_workers,
+            warm_workers=warm.policy.warm_workers,
             is_kept=_is_in_time(advice),
         ),
         _judge_load(advice, month),

@@ -196,10 +196,11 @@ def _price(best: Trial, known: Known) -> Iterator[AdvisedSettings]:
     now, result = best.settings.policy.max_price_per_hour, best.result
     prices = known.spot_at_most if result.on_demand_dollars == 0 else known.at_most
     bought = max((prices.get(name, math.inf) for name in result.types), default=math.inf)
-    for factor in _PRICE_FACTORS:
-        ceiling = round(now * factor, 2)
-        if (bought > ceiling) if ceiling < now else max(known.at_most.values()) > now:
-            yield _with(best, max_price_per_hour=ceiling)
+    lower, higher = (round(now * factor, 2) for factor in _PRICE_FACTORS)
+    if bought > lower:
+        yield _with(best, max_price_per_hour=lower)
+    if max(known.at_most.values()) > now:
+        yield _with(best, max_price_per_hour=higher)
 
 
 def _families(best: Trial, known: Known) -> Iterator[AdvisedSettings]:

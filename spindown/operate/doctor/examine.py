@@ -22,12 +22,7 @@ from spindown.operate.doctor.check import (
 from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
 from spindown.operate.doctor.finding import Finding, Report
 from spindown.operate.doctor.monitoring import check_monitoring, read_monitoring
-from spindown.operate.doctor.network import (
-    check_function_subnets,
-    check_ports,
-    check_vpcs,
-    check_ways,
-)
+from spindown.operate.doctor.network import check_networks, check_ports, check_ways
 from spindown.operate.doctor.rehearsal import (
     Rehearser,
     check_rehearsals,
@@ -106,8 +101,7 @@ def _judge(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     yield from check_jobs(facts)
     yield from check_images(subject, facts)
     yield from check_subnets(subject, facts)
-    yield from check_vpcs(subject, facts)
-    yield from check_function_subnets(subject, facts)
+    yield from check_networks(subject, facts)
     yield from check_ways(subject, facts)
     yield from check_ports(subject)
     yield from check_reading(facts)

@@ -155,7 +155,7 @@ def gather(
         vpcs={
             region: ask(partial(account.vpcs, region=region))
             for region in (() if subject.is_deployed else subject.regions)
-            if region not in subject.own_subnets
+            if region not in subject.networks
         },
     )
     regions = {}

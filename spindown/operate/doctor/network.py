@@ -4,38 +4,35 @@ from collections.abc import Iterator, Mapping
 
 from spindown.operate.doctor.fact import Facts, Unknown
 from spindown.operate.doctor.finding import Finding, Severity
-from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
+from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, named_subnets
 from spindown.port import SubnetWay
 
 #: Of these there are endpoints in a route table, which cost nothing.
 _GATEWAYS = frozenset({"s3", "dynamodb"})
 
 
-def check_vpcs(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Check that each subnet lies in the VPC that is named beside it, where its groups are made."""
+def check_networks(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
+    """Check that subnets lie in the VPC that is named beside them, where their groups are made.
+
+    Those of functions are looked for too; Lambda takes one address in each.
+    """
     for region in subject.regions:
-        vpc_id, named = subject.vpcs.get(region), subject.named_subnets(region)
+        network = subject.networks.get(region)
+        if network is None:
+            continue
         seen = facts.regions[region].subnets
-        for subnet in () if isinstance(seen, Unknown) else seen:
-            if vpc_id and subnet.subnet_id in named and subnet.vpc_id != vpc_id:
+        # Where it is unknown, the workers' subnets tell it.
+        known = {} if isinstance(seen, Unknown) else {one.subnet_id: one for one in seen}
+        for subnet_id in sorted(named_subnets(network) & known.keys()):
+            if known[subnet_id].vpc_id != network.vpc_id:
                 yield Finding(
-                    what=f"VPC of {subnet.subnet_id}",
-                    found=subnet.vpc_id,
-                    needed=vpc_id,
+                    what=f"VPC of {subnet_id}",
+                    found=known[subnet_id].vpc_id,
+                    needed=network.vpc_id,
                     remedy="name a subnet of this VPC, or the other as vpc_id",
                     severity=Severity.BLOCKED,
                 )
-
-
-def check_function_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
-    """Check that the subnets of functions are there; Lambda takes one address in each."""
-    for region in subject.regions:
-        seen = facts.regions[region].subnets
-        if isinstance(seen, Unknown):
-            # The workers' subnets tell it.
-            continue
-        known = {one.subnet_id: one for one in seen}
-        for subnet_id in subject.function_subnets.get(region, ()):
+        for subnet_id in () if isinstance(seen, Unknown) else network.function_subnets:
             found = known.get(subnet_id)
             free = found.free_addresses if found else 0
             lacking = Severity.WARNING if found else Severity.BLOCKED
@@ -52,7 +49,8 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
     """Check each subnet; those that a deploy made have all they need, if the account lets them."""
     for region in subject.regions:
         ways = facts.ways.get(region, {})
-        own = subject.own_subnets.get(region, ())
+        network = subject.networks.get(region)
+        own = network.subnets.values() if network else ()
         if isinstance(ways, Unknown):
             yield Finding(
                 what=f"routes in {region}",
@@ -63,7 +61,7 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
             )
             continue
         cases = [case for case in subject.cases if region in case.places]
-        functions = subject.function_subnets.get(region, ())
+        functions = network.function_subnets if network else ()
         for subnet_id, way in sorted(ways.items()):
             if subnet_id in functions:
                 yield _check_functions(way)

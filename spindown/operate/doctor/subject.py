@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spindown.config import Config, DeploymentConfig, WorkloadConfig
-from spindown.config.deployment import USUAL_QUALIFIER
+from spindown.config.deployment import USUAL_QUALIFIER, NetworkConfig
 from spindown.config.need import needed_endpoints, why_internet
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
@@ -90,12 +90,8 @@ class DoctorSubject:
     qualifier: str = USUAL_QUALIFIER
     #: Region -> the account's own key that encrypts disks there; without one EBS's default does.
     disk_keys: Mapping[str, str] = field(default_factory=dict)
-    #: Region -> subnets that the file names; a deploy makes the others.
-    own_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Region -> the VPC that the file names.
-    vpcs: Mapping[str, str] = field(default_factory=dict)
-    #: Region -> subnets in which its functions are; none: they are in no VPC of the account.
-    function_subnets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Region -> the network that the file names; a deploy makes the others.
+    networks: Mapping[str, NetworkConfig] = field(default_factory=dict)
     #: Region -> where its workers may send, as ``RANGE:PORT``; none: anywhere.
     egress: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Whether its workers may have public addresses.
@@ -111,17 +107,19 @@ class DoctorSubject:
         """Return every subnet of a region that is known by its id."""
         places = (case.places[region] for case in self.cases if region in case.places)
         known = {id_ for place in places for id_ in place.subnets.values() if id_}
-        return known | self.named_subnets(region)
-
-    def named_subnets(self, region: str) -> frozenset[str]:
-        """Return the subnets of a region that the file names."""
-        named = (self.own_subnets, self.function_subnets)
-        return frozenset[str]().union(*(one.get(region, ()) for one in named))
+        return known | named_subnets(self.networks.get(region))
 
     @property
     def regions(self) -> tuple[str, ...]:
         """Return every region where workers may run."""
         return tuple(sorted({region for case in self.cases for region in case.places}))
+
+
+def named_subnets(network: NetworkConfig | None) -> frozenset[str]:
+    """Return the subnets of a network that the file names, of workers and of functions."""
+    if network is None:
+        return frozenset()
+    return frozenset({*network.subnets.values(), *network.function_subnets})
 
 
 def from_config(config: Config) -> DoctorSubject:
@@ -153,20 +151,10 @@ def from_config(config: Config) -> DoctorSubject:
             for region, one in deployment.regions.items()
             if one.kms_key_arn is not None
         },
-        own_subnets={
-            region: tuple(one.network.subnets.values())
+        networks={
+            region: one.network
             for region, one in deployment.regions.items()
             if one.network is not None
-        },
-        vpcs={
-            region: one.network.vpc_id
-            for region, one in deployment.regions.items()
-            if one.network is not None
-        },
-        function_subnets={
-            region: one.network.function_subnets
-            for region, one in deployment.regions.items()
-            if one.network is not None and one.network.function_subnets
         },
         egress={region: one.egress for region, one in deployment.regions.items() if one.egress},
         may_have_addresses=deployment.public_addresses,
@@ -211,24 +199,18 @@ def as_deployed(
     for settings, edit in workloads:
         known = cases.get(settings.name)
         cases[settings.name] = _deployed(deployment.name, settings, edit, known)
-    return DoctorSubject(
-        deployment=deployment.name,
-        region=deployment.region,
-        cases=tuple(cases[name] for name in sorted(cases)),
+    name, region = deployment.name, deployment.region
+    return replace(
+        planned or DoctorSubject(deployment=name, region=region, cases=()),
+        deployment=name,
+        region=region,
+        cases=tuple(cases[one] for one in sorted(cases)),
         is_deployed=True,
         table=deployment.table,
         bucket=deployment.bucket,
-        webhook=planned.webhook if planned is not None else "",
-        email=planned.email if planned is not None else "",
         topic=deployment.topic,
         budget_usd=deployment.budget_per_month,
         tags=deployment.tags,
-        disk_keys=planned.disk_keys if planned is not None else {},
-        own_subnets=planned.own_subnets if planned is not None else {},
-        vpcs=planned.vpcs if planned is not None else {},
-        function_subnets=planned.function_subnets if planned is not None else {},
-        egress=planned.egress if planned is not None else {},
-        may_have_addresses=planned is None or planned.may_have_addresses,
     )
 
 
