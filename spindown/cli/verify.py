@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -151,10 +152,11 @@ def _ask(plan: VerifyPlan, foreseen: VerifyEstimate, *, yes: bool) -> None:
         if foreseen.template
         else f"hand (TerminateInstances): {_why_by_hand(foreseen)}"
     )
+    billed = "; the local market bills nobody" if is_local() else ""
     print_aside(
         f"launches 2 machines like {foreseen.offer} ({foreseen.price_per_hour:.3f} USD/h), one "
         f"after the other, for about ${foreseen.dollars:.3f}, ${plan.max_usd:.2f} at most; "
-        f"interrupts one by {how}"
+        f"interrupts one by {how}{billed}"
     )
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)
@@ -167,19 +169,19 @@ def _why_by_hand(foreseen: VerifyEstimate) -> str:
 
 
 def _watch(verification: Verification, *, as_json: bool) -> None:
-    if as_json:
-        for _ in _looks(verification):
-            continue
+    if not as_json:
+        show_live(open_console(), map(_render, _looks(verification)))
         return
-    show_live(open_console(), _looks(verification))
+    for _, looks in groupby(_looks(verification), key=lambda look: look.stage):
+        print_aside(_render(next(looks)).plain)
 
 
-def _looks(verification: Verification) -> Iterator[Text]:
+def _looks(verification: Verification) -> Iterator[VerifyLook]:
     """Yield each look until the run is over."""
     every = verification.plan.every
     while True:
         look = ask_again(verification.look, _pause, every=every)
-        yield _render(look)
+        yield look
         if look.stage is Stage.OVER:
             return
         _pause(every)

@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from spindown.domain.verification import Interruption, VerifyCheck
+from spindown.operate.verify import Stage
 from tests.e2e.world import HANGING, World, deployed, found, write_deployment
 
 pytestmark = pytest.mark.proof
@@ -20,9 +21,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def verify(world: World, *options: str) -> tuple[int, dict[str, object]]:
+def verify(world: World, *options: str) -> tuple[int, dict[str, object], str]:
     done = world.spindown("verify", "--yes", "--json", *options)
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, json.loads(done.stdout), done.stderr
 
 
 class NoTemplates(BaseHTTPRequestHandler):
@@ -48,7 +49,7 @@ def no_fault_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_fault_stack")
 def test_it_proves_itself_without_fault_injection(world: World) -> None:
-    status, told = verify(world, "--items", "40")
+    status, told, aside = verify(world, "--items", "40")
 
     verdicts = {one["check"]: one["passed"] for one in told["checks"]}  # type: ignore[attr-defined]
     assert verdicts == dict.fromkeys([str(check) for check in VerifyCheck], True), told
@@ -57,6 +58,8 @@ def test_it_proves_itself_without_fault_injection(world: World) -> None:
     assert isinstance(run, dict)
     assert run["interruption"] == Interruption.BY_HAND
     assert (run["items"]["right"], len(run["machines"]), run["fault_usd"]) == (40, 2, 0.0)
+    stages = [stage for stage in Stage if f"spindown: {stage} " in aside]
+    assert {Stage.WORKING, Stage.INTERRUPTED, Stage.OVER} <= set(stages), aside
 
 
 def test_ctrl_c_leaves_nothing_running(world: World) -> None:

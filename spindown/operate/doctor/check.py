@@ -40,9 +40,10 @@ from spindown.domain.pricing import adjust, open_to_paid, unmatched_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
 from spindown.domain.schedule import Demand
-from spindown.operate.doctor.fact import Facts, Unknown
+from spindown.operate.doctor.fact import Facts
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage
+from spindown.operate.doctor.unknown import Unknown
 from spindown.port import VPC_CODE, AccountPlan, ImageView, SubnetView, VpcCount
 from spindown.reason_text import say, say_boot, say_count
 
@@ -108,12 +109,14 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
             severity=Severity.GOOD if is_whole else Severity.WARNING,
         )
         return
-    if subject.unread:
+    if subject.unread is not None:
         yield Finding(
             what=what,
-            found=subject.unread,
+            found=subject.unread.reason,
             needed="its settings in SSM",
-            remedy="grant ssm:GetParameter and ssm:GetParameters on /spindown/*",
+            remedy=subject.unread.remedy(
+                "grant ssm:GetParameter and ssm:GetParameters on /spindown/*"
+            ),
             severity=Severity.WARNING,
         )
         return
@@ -137,7 +140,9 @@ def _check_deployment(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]
                 what=f"CDK in {region}",
                 found="not bootstrapped" if found.is_missing else found.reason,
                 needed="once, before the first deploy",
-                remedy=f"spindown cdk bootstrap aws://{_account(facts)}/{region}{qualified}",
+                remedy=found.remedy(
+                    f"spindown cdk bootstrap aws://{_account(facts)}/{region}{qualified}"
+                ),
                 severity=Severity.WARNING,
             )
     for region, count in sorted(facts.vpcs.items()):
@@ -152,7 +157,7 @@ def _check_vpcs(region: str, count: VpcCount | Unknown) -> Finding:
             what=what,
             found=count.reason,
             needed=needed,
-            remedy="grant ec2:DescribeVpcs and servicequotas:GetServiceQuota",
+            remedy=count.remedy("grant ec2:DescribeVpcs and servicequotas:GetServiceQuota"),
             severity=Severity.WARNING,
         )
     is_full = count.there >= count.quota
@@ -173,7 +178,9 @@ def _check_plan(facts: Facts) -> Finding:
             what=what,
             found=facts.plan.reason,
             needed="any but the free plan",
-            remedy="see Billing and Cost Management, or grant freetier:GetAccountPlanState",
+            remedy=facts.plan.remedy(
+                "see Billing and Cost Management, or grant freetier:GetAccountPlanState"
+            ),
             severity=Severity.WARNING,
         )
     if facts.plan is AccountPlan.FREE:
@@ -214,9 +221,11 @@ def _check_disk_keys(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
             what=what,
             found="missing" if trouble.is_missing else trouble.reason,
             needed="before the first launch there",
-            remedy=f"enable it, or name another key of {region} as kms_key_arn"
-            if own
-            else f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it",
+            remedy=trouble.remedy(
+                f"enable it, or name another key of {region} as kms_key_arn"
+                if own
+                else f"aws kms describe-key --key-id {DISK_KEY} --region {region}, which creates it"
+            ),
             severity=Severity.WARNING,
         )
 
@@ -229,12 +238,15 @@ def _check_lent_keys(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
         if lent is True:
             yield Finding(what=what, found="granted")
             continue
+        lend = (
+            f"aws kms create-grant --region {region} --key-id {arn} --grantee-principal "
+            f"arn:aws:iam::{_account(facts)}:{role} --operations {_LENT}"
+        )
         yield Finding(
             what=what,
             found=lent.reason if isinstance(lent, Unknown) else "not granted",
             needed="a grant, without which each spot instance ends at its launch",
-            remedy=f"aws kms create-grant --region {region} --key-id {arn} --grantee-principal "
-            f"arn:aws:iam::{_account(facts)}:{role} --operations {_LENT}",
+            remedy=lent.remedy(lend) if isinstance(lent, Unknown) else lend,
             severity=Severity.WARNING,
         )
 
@@ -411,7 +423,9 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             what=f"region {region}",
             found=known.catalogue.reason,
             needed="types, zones and prices",
-            remedy=f"aws account enable-region --region-name {region}, or grant the action",
+            remedy=known.catalogue.remedy(
+                f"aws account enable-region --region-name {region}, or grant the action"
+            ),
             severity=Severity.BLOCKED,
         )
         return
@@ -429,7 +443,7 @@ def _check_region(region: str, subject: DoctorSubject, facts: Facts) -> Iterator
             what=f"spot prices in {region}",
             found=known.spot_prices.reason,
             needed="otherwise estimated from on-demand prices",
-            remedy="grant ec2:DescribeSpotPriceHistory",
+            remedy=known.spot_prices.remedy("grant ec2:DescribeSpotPriceHistory"),
             severity=Severity.WARNING,
         )
 
@@ -642,7 +656,9 @@ def check_obstacles(
             else "to see whether launching is stopped",
             remedy="restore it (`spindown docs runbook`, The ledger is damaged or gone)"
             if is_gone
-            else f"grant dynamodb:PartiQLSelect, Query and GetItem on table {subject.table}",
+            else facts.obstacles.remedy(
+                f"grant dynamodb:PartiQLSelect, Query and GetItem on table {subject.table}"
+            ),
             severity=Severity.BLOCKED if is_gone else Severity.WARNING,
         )
         return
@@ -674,7 +690,9 @@ def check_jobs(facts: Facts) -> Iterator[Finding]:
                 what=what,
                 found=lost.reason,
                 needed="to see whether each still has a message",
-                remedy="grant reading the queues and the workload's part of the bucket",
+                remedy=lost.remedy(
+                    "grant reading the queues and the workload's part of the bucket"
+                ),
                 severity=Severity.WARNING,
             )
         elif lost:
@@ -814,7 +832,7 @@ def _check_image(
             what=what,
             found=f"{image.parameter}: {found.reason}",
             needed="the id of an image that may be used",
-            remedy=_remedy_image(case, image),
+            remedy=found.remedy(_remedy_image(case, image)),
             severity=Severity.BLOCKED if found.is_missing else Severity.WARNING,
         )
     wrong = _what_is_wrong(case, image, found)
@@ -874,7 +892,7 @@ def check_subnets(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                 what=f"subnet {subnet_id}",
                 found=seen.reason,
                 needed=f"{count} free addresses in {zone}",
-                remedy="grant ec2:DescribeSubnets",
+                remedy=seen.remedy("grant ec2:DescribeSubnets"),
                 severity=Severity.WARNING,
             )
             continue
@@ -947,7 +965,7 @@ def check_reading(facts: Facts) -> Iterator[Finding]:
                 what=f"{kind} {name}",
                 found=_GOOD[kind] if trouble is None else trouble.reason,
                 needed="" if trouble is None else needed,
-                remedy="" if trouble is None else remedy,
+                remedy="" if trouble is None else trouble.remedy(remedy),
                 severity=Severity.GOOD if trouble is None else _without(kind, trouble),
             )
 
@@ -966,8 +984,10 @@ def check_webhook(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
         "begins with https:// and takes texts: else it tells nobody",
         remedy=""
         if trouble is None
-        else "fix `alarm_webhook`, or make the secret, encrypted by AWS's key or by `kms_key_arn`; "
-        "then spindown deploy",
+        else trouble.remedy(
+            "fix `alarm_webhook`, or make the secret, encrypted by AWS's key or by `kms_key_arn`; "
+            "then spindown deploy"
+        ),
         severity=Severity.GOOD if trouble is None else Severity.WARNING,
     )
 

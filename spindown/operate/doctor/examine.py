@@ -19,7 +19,7 @@ from spindown.operate.doctor.check import (
     check_webhook,
     choose,
 )
-from spindown.operate.doctor.fact import Facts, Unknown, ask, gather
+from spindown.operate.doctor.fact import Facts, gather
 from spindown.operate.doctor.finding import Finding, Report
 from spindown.operate.doctor.monitoring import check_monitoring, read_monitoring
 from spindown.operate.doctor.network import check_networks, check_ports, check_ways
@@ -30,6 +30,7 @@ from spindown.operate.doctor.rehearsal import (
     rehearse_all,
 )
 from spindown.operate.doctor.subject import DoctorSubject
+from spindown.operate.doctor.unknown import Unknown, ask
 from spindown.port import Account, Clock, Market, Table
 
 

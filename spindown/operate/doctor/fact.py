@@ -17,11 +17,14 @@ from spindown.contract.row import BreakerRow, BudgetRow, RateRow
 from spindown.domain.boot import BootPhase
 from spindown.domain.offer import Catalogue, InstanceType, Quota, SpotPrice
 from spindown.domain.requirement import misfit
-from spindown.error import ContractError, LedgerMissing, NotFound, SpindownError
+from spindown.error import (
+    ContractError,
+)
 from spindown.ledger import Ledger, account_key, is_lock_damaged
 from spindown.ledger.knowledge import read_phases
 from spindown.ledger.partition import Partition
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject
+from spindown.operate.doctor.unknown import Unknown, ask
 from spindown.port import (
     Account,
     AccountPlan,
@@ -35,15 +38,6 @@ from spindown.port import (
 )
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """A fact that could not be read."""
-
-    reason: str
-    #: It does not exist.
-    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,14 +246,6 @@ def _disk_key(caller: Caller, region: str) -> str:
     """
     partition = caller.arn.split(":")[1]
     return f"arn:{partition}:kms:{region}:{caller.account}:{DISK_KEY}"
-
-
-def ask(question: Callable[[], T]) -> T | Unknown:
-    """Return the answer, or why there is none."""
-    try:
-        return question()
-    except SpindownError as exc:
-        return Unknown(reason=str(exc), is_missing=isinstance(exc, (LedgerMissing, NotFound)))
 
 
 def _gather_region(

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from spindown.contract.name import DEPLOYMENT_ALARMS, SEPARATOR, WORKLOAD_ALARMS, resource_name
-from spindown.operate.doctor.fact import Unknown, ask
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorSubject
+from spindown.operate.doctor.unknown import Unknown, ask
 from spindown.port import Account, AlarmView, Subscriber
 
 _REDEPLOY = "spindown deploy --revert-drift"
@@ -96,7 +96,7 @@ def _check_schedules(subject: DoctorSubject, monitoring: MonitoringFacts) -> Ite
             needed=needed,
             remedy="enable it in the console of Amazon EventBridge, Scheduler"
             if is_on is False
-            else (_REDEPLOY if is_lost else "grant scheduler:GetSchedule"),
+            else (_REDEPLOY if is_lost else is_on.remedy("grant scheduler:GetSchedule")),
             severity=Severity.BLOCKED
             if is_lost and name in ticks and not is_spared
             else Severity.WARNING,
@@ -109,11 +109,12 @@ def _check_spare_ticks(rules: Mapping[str, bool | Unknown]) -> Iterator[Finding]
     for name, is_on in rules.items():
         if is_on is True:
             continue
-        remedy = "grant events:DescribeRule"
         if is_on is False:
             remedy = "enable it in the console of Amazon EventBridge, Rules"
         elif is_on.is_missing:
             remedy = _REDEPLOY
+        else:
+            remedy = is_on.remedy("grant events:DescribeRule")
         yield Finding(
             what=f"rule {name}",
             found="it is off" if is_on is False else is_on.reason,
@@ -134,7 +135,7 @@ def _check_alarms(
             what=what,
             found=alarms.reason,
             needed="to see whether they ring",
-            remedy="grant cloudwatch:DescribeAlarms",
+            remedy=alarms.remedy("grant cloudwatch:DescribeAlarms"),
             severity=Severity.WARNING,
         )
         return
@@ -185,7 +186,9 @@ def _check_subscribers(
             what=what,
             found=found.reason,
             needed="somebody who hears of trouble",
-            remedy=_REDEPLOY if found.is_missing else "grant sns:ListSubscriptionsByTopic",
+            remedy=_REDEPLOY
+            if found.is_missing
+            else found.remedy("grant sns:ListSubscriptionsByTopic"),
             severity=Severity.WARNING,
         )
     there = [one for one in found if one.is_confirmed]

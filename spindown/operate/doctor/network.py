@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from spindown.operate.doctor.fact import Facts, Unknown
+from spindown.operate.doctor.fact import Facts
 from spindown.operate.doctor.finding import Finding, Severity
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, named_subnets
+from spindown.operate.doctor.unknown import Unknown
 from spindown.port import SubnetWay
 
 #: Of these there are endpoints in a route table, which cost nothing.
@@ -56,7 +57,7 @@ def check_ways(subject: DoctorSubject, facts: Facts) -> Iterator[Finding]:
                 what=f"routes in {region}",
                 found=ways.reason,
                 needed="read access to see whether workers reach what they need",
-                remedy="grant ec2:DescribeRouteTables and ec2:DescribeVpcEndpoints",
+                remedy=ways.remedy("grant ec2:DescribeRouteTables and ec2:DescribeVpcEndpoints"),
                 severity=Severity.WARNING,
             )
             continue

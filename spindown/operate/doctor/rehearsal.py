@@ -19,8 +19,8 @@ from spindown.contract.rehearsal import (
 )
 from spindown.domain.offer import Offer, Pool
 from spindown.operate.doctor.check import OfferChoice
-from spindown.operate.doctor.fact import Unknown, ask
 from spindown.operate.doctor.finding import Finding, Severity, join
+from spindown.operate.doctor.unknown import Unknown, ask
 from spindown.port import RefusalKind
 from spindown.reason_text import say_count
 
@@ -136,7 +136,9 @@ def _check(what: str, one: Rehearsed) -> Iterator[Finding]:
             what=what,
             found=one.answer.reason,
             needed="an answer of the scaler, which asks EC2 with its own role",
-            remedy="grant what `spindown iam operator` prints; then see the log of the scaler",
+            remedy=one.answer.remedy(
+                "grant what `spindown iam operator` prints; then see the log of the scaler"
+            ),
             severity=Severity.WARNING,
         )
         return

@@ -18,6 +18,7 @@ from spindown.domain.offer import Requirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import Pricing
 from spindown.error import NotFound, SpindownError
+from spindown.operate.doctor.unknown import Unknown
 from spindown.port import LiveEdit, SettingsStore
 
 
@@ -98,8 +99,8 @@ class DoctorSubject:
     may_have_addresses: bool = True
     #: The account's tags, which a launch bears.
     tags: Mapping[str, str] = field(default_factory=dict)
-    #: Why it is unknown whether it is deployed; "": it is known.
-    unread: str = ""
+    #: Why it is unknown whether it is deployed; None: it is known.
+    unread: Unknown | None = None
     #: Whether it is in an account; the local system has no images, plan, roles and keys.
     is_on_aws: bool = True
 
@@ -179,7 +180,7 @@ def find_subject(planned: DoctorSubject | None, store: SettingsStore) -> DoctorS
     except SpindownError as exc:
         if planned is None:
             raise
-        return replace(planned, unread=str(exc))
+        return replace(planned, unread=Unknown.after(exc))
     return as_deployed(deployment, workloads, planned)
 
 

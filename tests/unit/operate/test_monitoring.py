@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.settings import RegionSettings
-from spindown.error import AccessDenied
+from spindown.error import AccessDenied, SpindownError, Unreachable
 from spindown.operate.doctor.finding import Severity
 from tests.builders import NOW
 from tests.unit.operate.examined import (
@@ -77,14 +77,20 @@ def test_a_spare_tick_that_never_comes_is_a_warning(*, is_there: bool) -> None:
 
 
 @pytest.mark.parametrize("method", ["is_scheduled", "is_rule_on", "alarms", "subscribers"])
-def test_what_may_not_be_seen_blocks_nothing(method: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [(AccessDenied("not granted"), "grant "), (Unreachable("no answer"), "ask again")],
+)
+def test_what_cannot_be_seen_blocks_nothing(method: str, error: SpindownError, remedy: str) -> None:
     world = Examined()
-    world.account.faults[method] = AccessDenied("not granted")
+    world.account.faults[method] = error
 
     report = world.report()
 
     assert report.can_launch
-    assert [one for one in report.findings if "grant " in one.remedy]
+    told = [one.remedy for one in report.findings if str(error) in one.found]
+    assert told
+    assert all(one.startswith(remedy) for one in told)
 
 
 @pytest.mark.parametrize(
