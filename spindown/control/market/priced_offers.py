@@ -1,6 +1,6 @@
 """What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -54,6 +54,27 @@ class PriceList:
     notes: tuple[Reason, ...] = ()
     #: Of the oldest spot prices; None: there are none.
     spot_price_age: timedelta | None = None
+    _built: dict[Hashable, tuple[Offer, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def build(
+        self, settings: WorkloadSettings, *, spot_price_ratio_estimate: float, home_region: str
+    ) -> tuple[Offer, ...]:
+        """Return the offers of ``build_offers``, built once for all shapes of a workload."""
+        zones = {region: tuple(place.subnets) for region, place in settings.regions.items()}
+        gib = settings.run.root_volume_gib
+        asked = (tuple(zones.items()), gib, spot_price_ratio_estimate, home_region)
+        if asked not in self._built:
+            self._built[asked] = build_offers(
+                self.catalogue,
+                self.spot,
+                zones=zones,
+                spot_price_ratio_estimate=spot_price_ratio_estimate,
+                volume_gib=gib,
+                home_region=home_region,
+            )
+        return self._built[asked]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +187,9 @@ def price_offers(
         is_late: the work has waited for as long as it may.
         workers: those of the workload; some may use what is paid already.
     """
-    offers = build_offers(
-        prices.catalogue,
-        prices.spot,
-        zones={region: tuple(place.subnets) for region, place in settings.regions.items()},
+    offers = prices.build(
+        settings,
         spot_price_ratio_estimate=policy.spot_price_ratio_estimate,
-        volume_gib=settings.run.root_volume_gib,
         home_region=home_region,
     )
     offers = tuple(

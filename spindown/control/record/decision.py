@@ -468,9 +468,10 @@ def _quotas_met(seen: Observation, plan: Plan, record: TickRecord) -> Sequence[Q
     """Return the full quotas that this workload has met: others fill classes of their own."""
     if record.account is None:
         return None
+    full = full_quotas(seen, plan, record)
     met = set(record.quotas_met)
-    for choice in plan.choices:
+    for choice in plan.choices if full else ():
         if choice.candidates is not None:
             rejected = choice.candidates.rejected
             met |= {r.offer.quota_class for r in rejected if r.constraint == "quota"}
-    return tuple(row for row in full_quotas(seen, plan, record) if row.quota_class in met)
+    return tuple(row for row in full if row.quota_class in met)

@@ -15,7 +15,7 @@ from spindown.domain.offer import CapacityType, Offer
 from spindown.domain.ranking.candidate import Rejection
 from spindown.domain.ranking.terms import Terms
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.requirement import JUDGED, misfit
+from spindown.domain.requirement import JUDGED
 
 #: Names of all constraints, in order of precedence: the first that applies is the reason given.
 PRECEDENCE = (
@@ -37,7 +37,7 @@ NEVER = frozenset({*JUDGED, "price"})
 
 def rejections(offer: Offer, terms: Terms) -> Iterator[Rejection]:
     """Yield every constraint that rules an offer out, in order of precedence."""
-    unfit = misfit(offer.instance_type, terms.situation.requirements)
+    unfit = terms.misfit_of(offer.instance_type)
     if unfit is not None:
         yield Rejection(offer, unfit.code.value, unfit.code, lambda: unfit.about)
     block = terms.block_of(offer)

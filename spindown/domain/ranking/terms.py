@@ -36,6 +36,7 @@ from spindown.domain.ranking.charged_hours import (
     worker_hours,
 )
 from spindown.domain.ranking.exploration import exploration_bonus, is_worth_a_trial
+from spindown.domain.reason import Reason
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.domain.schedule import Demand
@@ -151,6 +152,7 @@ class Terms:
         #: What the workload has run on, or runs on.
         self.known_names = {name for name, _ in (*knowledge.throughput, *knowledge.alive)}
         self.types: dict[str, TypeTerms] = {}
+        self.misfits: dict[str, Reason] = {}
         #: Type, region and capacity type -> what is left of a quota that is too full for it.
         self.short: dict[tuple[str, str, CapacityType], float | None] = {}
 
@@ -161,9 +163,16 @@ class Terms:
             known = self.types[instance_type.name] = self._look_at(instance_type)
         return known
 
+    def misfit_of(self, instance_type: InstanceType) -> Reason | None:
+        """Return the first requirement that a type does not meet; None when it fits."""
+        self.type_of(instance_type)
+        return self.misfits.get(instance_type.name)
+
     def _look_at(self, instance_type: InstanceType) -> TypeTerms:
         situation = self.situation
-        if misfit(instance_type, situation.requirements) is not None:
+        unfit = misfit(instance_type, situation.requirements)
+        if unfit is not None:
+            self.misfits[instance_type.name] = unfit
             return _MISFIT
         key = self._key_of(instance_type)
         kind = self.kinds.get(key)

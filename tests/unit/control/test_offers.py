@@ -10,8 +10,10 @@ import pytest
 from spindown.contract.decision import Outcome
 from spindown.control.market import (
     CATALOGUE_KEY,
+    PricedOffers,
     current_catalogue,
     load_catalogue,
+    price_offers,
     read_prices,
     refresh,
 )
@@ -362,3 +364,25 @@ def test_one_workload_s_bad_settings_leave_others_their_prices(
 
     assert found.taken_at == world.now
     assert found.offerings.keys() == {REGION, AWAY}
+
+
+def test_all_shapes_choose_from_offers_that_are_built_once() -> None:
+    world = ControlWorld()
+    refresh(world.ports)
+    settings = world.workload_settings()
+    prices = read_prices(settings, world.ports, world.now, spot_in=[REGION])
+
+    def priced(vcpus_min: int) -> PricedOffers:
+        wanted = replace(settings.requirements, vcpus_min=vcpus_min)
+        needing = replace(settings, requirements=wanted)
+        return price_offers(prices, needing, world.policy, home_region=REGION)
+
+    small, large = priced(1), priced(8)
+    assert small.offers
+    assert all(one is other for one, other in zip(small.offers, large.offers, strict=True))
+
+    on_disks = replace(settings, run=replace(settings.run, root_volume_gib=500))
+    dearer = price_offers(prices, on_disks, world.policy, home_region=REGION)
+    assert all(
+        one.price < other.price for one, other in zip(small.offers, dearer.offers, strict=True)
+    )
