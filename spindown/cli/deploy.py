@@ -19,6 +19,7 @@ from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.session import has_credentials, reach
+from spindown.config.archive import check_code
 from spindown.domain.requirement import unknown_names
 from spindown.error import (
     AccessDenied,
@@ -95,6 +96,8 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
             remedy = "begin with `spindown init`, or name your file with --config"
             raise BadInput("spindown.toml", str(config), remedy)
         loaded = configuration.load(config)
+        if command == "deploy":
+            check_code(config.resolve().parent, loaded.workloads)
     # Whoever must log in first would only then learn that CDK is not installed.
     cdk_command()
     is_ours_to_ask = not settings.keys() & {"profile", "plugin"}

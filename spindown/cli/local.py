@@ -66,9 +66,11 @@ def up(
     with told_by_steps() as tell:
         tell(f"reading {config}")
         from spindown import config as configuration  # noqa: PLC0415 - slow: the line comes first
+        from spindown.config import archive  # noqa: PLC0415 - likewise
 
-        # So a mistake in the file is told before anything else is.
-        configuration.load(config, named="--config")
+        # So a mistake in the file, or in the code, is told before anything else is.
+        loaded = configuration.load(config, named="--config")
+        archive.check_code(config.resolve().parent, loaded.workloads)
         status = daemon.start(
             config,
             scenario=scenario,

@@ -22,7 +22,7 @@ from spindown.cli.render.line import print_aside
 from spindown.cli.results import to_json
 from spindown.cli.submit import find_files
 from spindown.config import WorkloadConfig
-from spindown.config.archive import pack_workload, run_spec
+from spindown.config.archive import check_code, pack_workload, run_spec
 from spindown.contract.codec import from_json
 from spindown.contract.codec import to_json as check_json
 from spindown.contract.job.result import ItemStatus, OutputFile, Record, to_row
@@ -141,6 +141,7 @@ def _unpack(root: Path, name: str, workload: WorkloadConfig, folder: Path) -> Co
     if missing:
         raise BadInput("environment", missing[0], "export it here: no secret is read from AWS")
     known = {variable: os.environ[variable] for variable in spec.secrets}
+    check_code(root, {name: workload})
     archive = folder / "code.zip"
     archive.write_bytes(pack_workload(root, name, workload))
     unpack(archive, folder / "code")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spindown.cli.option import LOCAL
 from spindown.cli.session import find_place, reach, wake
 from spindown.config import WorkloadConfig
-from spindown.config.archive import differs_from
+from spindown.config.archive import check_code, differs_from
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.message import (
@@ -94,14 +94,20 @@ class Sender:
             raise BadInput("S3 address", uri, remedy) from exc
 
     def say_other_code(self, root: Path) -> str:
-        """Say in a sentence that other code is deployed than lies here; "": it is the same."""
+        """Say that other code is deployed than lies here, or that this cannot run; "": neither."""
         if self.config is None:
             return ""
         try:
-            if not differs_from(self.code_version, root, self.workload, self.config):
-                return ""
+            is_other = differs_from(self.code_version, root, self.workload, self.config)
         except (ConfigError, OSError):
-            # A deploy says what is wrong with it; the code that runs is whole.
+            # It is not here; the code that runs is whole.
+            return ""
+        try:
+            check_code(root, {self.workload: self.config})
+        except ConfigError as exc:
+            what = "jobs run what was deployed before" if is_other else "every job will fail"
+            return f"the code of {self.workload} here cannot run, so {what}: {exc}"
+        if not is_other:
             return ""
         return (
             f"the code of {self.workload} here is not what runs: these jobs run what was deployed; "

@@ -8,14 +8,15 @@ import io
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from spindown.config.function import module_of, read_functions, read_tree
+from spindown.config.entrypoint import check_entrypoint
+from spindown.config.function import module_of, read_functions, read_tree, say_unread
 from spindown.config.run import RunConfig
 from spindown.config.schema import WorkloadConfig
 from spindown.config.validation_error import translate
@@ -60,7 +61,7 @@ def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
         asked = run.entrypoint.partition(":")[0]
         if module is not None and asked != module:
             raise ConfigError(f"{field}.entrypoint", run.entrypoint, f"name {module}:callable")
-        if module is None and not _has_module(directory, asked):
+        if module is None and _find_module(directory, asked) is None:
             remedy = f"name a module below {run.code}/"
             raise ConfigError(f"{field}.entrypoint", run.entrypoint, remedy)
     if isinstance(run.requirements, str) and not (directory / run.requirements).is_file():
@@ -69,13 +70,38 @@ def find_code(root: Path, name: str, workload: WorkloadConfig) -> Path | None:
     return code
 
 
+def check_code(root: Path, workloads: Mapping[str, WorkloadConfig]) -> None:
+    """Check, before anything is deployed, that workers will find what they are to call.
+
+    Args:
+        root: the folder of spindown.toml.
+        workloads: what the file says of each.
+
+    Raises:
+        ConfigError: as ``find_code``; or the module of an entrypoint cannot be read, or surely has
+            no such name.
+    """
+    for name, workload in workloads.items():
+        code, run = find_code(root, name, workload), workload.run
+        if code is None or run.code is None or run.entrypoint is None:
+            continue
+        is_file, field = _is_module(code), f"workload.{name}.run.entrypoint"
+        path = code if is_file else _find_module(code, run.entrypoint.partition(":")[0])
+        if path is not None:
+            shown = run.code if is_file else run.code / path.relative_to(code)
+            check_entrypoint(field, run.entrypoint, path, str(shown))
+
+
 def _is_module(code: Path) -> bool:
     return code.suffix == ".py" and code.is_file()
 
 
-def _has_module(directory: Path, asked: str) -> bool:
+def _find_module(directory: Path, asked: str) -> Path | None:
+    """Return the file of a module below a directory; None: there is none."""
     module = directory.joinpath(*asked.split("."))
-    return module.with_suffix(".py").is_file() or (module / "__init__.py").is_file()
+    # As Python looks for it.
+    places = (module / "__init__.py", module.with_suffix(".py"))
+    return next((path for path in places if path.is_file()), None)
 
 
 def run_spec(workload: WorkloadConfig) -> RunSpec:
@@ -243,7 +269,7 @@ def _imported(path: Path, directory: Path) -> Iterator[Path]:
         remedy = f"name a file that can be read ({exc.strerror})"
         raise ConfigError("run.code", str(path), remedy) from exc
     except (SyntaxError, ValueError) as exc:
-        raise ConfigError("run.code", str(path), f"fix its Python: {exc}") from exc
+        raise ConfigError("run.code", str(path), f"mend its {say_unread(exc)}") from exc
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for one in node.names:

@@ -6,6 +6,7 @@ effect. What the decorator says must therefore be written as literals.
 
 import ast
 import errno
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,11 @@ def read_functions(path: Path, code: str) -> Mapping[str, dict[str, Any]]:
     try:
         path = path.resolve()
         tree = read_tree(path)
-    except (OSError, SyntaxError, ValueError) as exc:
-        said = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
-        raise ConfigError(
-            "functions", code, f"name a Python file that can be read ({said})"
-        ) from exc
+    except OSError as exc:
+        remedy = f"name a Python file that can be read ({exc.strerror})"
+        raise ConfigError("functions", code, remedy) from exc
+    except (SyntaxError, ValueError) as exc:
+        raise ConfigError("functions", code, f"mend its {say_unread(exc)}") from exc
     if "." in path.stem:
         raise ConfigError("functions", code, "take the dots out of its name: none can import it")
     found: dict[str, dict[str, Any]] = {}
@@ -104,6 +105,15 @@ def read_tree(path: Path) -> ast.Module:
         return ast.parse(path.read_bytes())
     except (RecursionError, MemoryError):
         raise SyntaxError("it is nested too deeply") from None
+
+
+def say_unread(error: SyntaxError | ValueError) -> str:
+    """Return where and why Python cannot read a file."""
+    where, said = "text", str(error)
+    if isinstance(error, SyntaxError):
+        where, said = f"line {error.lineno}" if error.lineno else where, error.msg
+    reader = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    return f"{where}, which {reader} cannot read: {said}"
 
 
 def module_of(path: Path) -> tuple[Path, str]:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from aws_cdk.assertions import Annotations, Match
 
 from spindown import config
 from spindown.config import WorkloadConfig
@@ -27,7 +28,14 @@ from spindown.config.archive import (
 )
 from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
-from tests.infra.assembly import CONFIG, Assembly, words, write_project
+from tests.infra.assembly import (
+    CONFIG,
+    Assembly,
+    describe_core,
+    make_app,
+    words,
+    write_project,
+)
 
 SPEC = RunSpec(entrypoint="job:run")
 
@@ -241,6 +249,18 @@ def test_code_that_is_not_there_is_one_sentence(
         find_code(tmp_path, "plain", workload)
 
     assert str(caught.value) == sentence
+
+
+def test_plain_cdk_warns_of_code_that_cannot_run(tmp_path: Path) -> None:
+    project = write_project(tmp_path)
+    (tmp_path / "code" / "job.py").write_text("def walk(batch, ctx): return []\n")
+
+    stack = describe_core(make_app(project, tmp_path / "out"), project)
+
+    found = Annotations.from_stack(stack).find_warning("*", Match.any_value())
+    told = [str(one.entry.data) for one in found]
+    assert len(told) == 2
+    assert all("define run at the top level of code/job.py" in one for one in told)
 
 
 def test_a_file_goes_with_what_it_imports_from_beside_it(tmp_path: Path) -> None:

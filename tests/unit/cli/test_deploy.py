@@ -93,6 +93,16 @@ def test_cdk_tells_nobody_what_is_run_unless_one_wants_it(
     assert f"CLI Telemetry is {state}" in done.stdout + done.stderr
 
 
+def test_code_that_cannot_run_is_not_deployed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    Path("code", "main.py").write_text("def walk(batch, ctx): ...\n")
+
+    with pytest.raises(ConfigError, match="define run"):
+        deploy()
+
+
 def stacks_to_destroy(project: Path, *arguments: str) -> set[str]:
     """Run destroy at a terminal, answer no, and return the stacks that it asked for."""
     ours, theirs = pty.openpty()

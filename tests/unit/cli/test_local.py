@@ -7,7 +7,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from spindown.cli.local import down, render_instances, say_up
+from spindown.cli.init import init
+from spindown.cli.local import down, render_instances, say_up, up
+from spindown.error import ConfigError
 from spindown.local.status import InstanceStatus, QueueStatus, SystemStatus
 
 CONSOLE = "/somewhere/far/below/.spindown/instances/i-0123456789abcdef0/console.log"
@@ -34,6 +36,17 @@ def test_local_is_named_only_where_commands_find_it_so(state: Path, *, is_found:
     assert ("Give --local to other commands" in said) is is_found
     assert ("From other commands (without --local)" in said) is not is_found
     assert f"{state.resolve()}/aws-config" in said
+
+
+def test_code_that_cannot_run_starts_no_local_system(tmp_path: Path) -> None:
+    config = tmp_path / "spindown.toml"
+    init(config=config)
+    (tmp_path / "code" / "main.py").write_text("def run(batch, ctx):\n")
+
+    with pytest.raises(ConfigError, match="line 1"):
+        up(config=config, state=tmp_path / "state")
+
+    assert not (tmp_path / "state").exists()
 
 
 def test_only_queues_that_people_send_to_are_told() -> None:

@@ -77,7 +77,7 @@ def test_a_module_of_a_package_has_its_whole_name(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("def job(item): ...", "functions is 'job.py': decorate a function of it"),
-        ("def job(:", "functions is 'job.py': name a Python file that can be read (SyntaxError"),
+        ("def job(:", "functions is 'job.py': mend its line 3, which Python"),
         (
             "def f():\n    @fn\n    def job(item): ...",
             "job.py:4 job is 'not at the top level': move",
@@ -105,7 +105,7 @@ def test_a_module_of_a_package_has_its_whole_name(tmp_path: Path) -> None:
         ),
         (
             f"@fn\ndef job(item): ...\nx = {'1+' * 100_000}1",
-            "functions is 'job.py': name a Python file that can be read (SyntaxError",
+            "functions is 'job.py': mend its text, which Python",
         ),
         (f"@fn(gpu={'-' * 400}1)\ndef job(item): ...", "job.py:3 job: gpu is "),
         ("@fn(gpus=1)\ndef job(item): ...", "job.py:3 job: gpus is 1: did you mean gpu?"),
