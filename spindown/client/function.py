@@ -20,6 +20,7 @@ from spindown.client.option import (
     SubmitOptions,
     check_items,
     check_options,
+    check_text,
 )
 from spindown.client.stream import ItemResult
 from spindown.contract.job.manifest import JobState
@@ -47,6 +48,7 @@ class Function(Mapper[T, R]):
             call: the function.
             name: the workload; None: named after the function.
         """
+        check_text("name", name)
         self._signature = _check(call)
         self._call = call
         self._usual: Workload[T, R] | None = None

@@ -1,10 +1,12 @@
 """What may be said of how work is done, one name for one thing in all calls."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Real
+from os import PathLike
 from typing import Any, Literal, TypedDict, get_args
 
+from spindown.client.item import check_json
 from spindown.client.stream import OnExit, ShowItems
 from spindown.error import BadInput
 
@@ -53,12 +55,66 @@ def check_options(how: Mapping[str, Any], known: type[SubmitOptions]) -> None:
             close = get_close_matches(name, known.__annotations__, n=1)
             remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
             raise BadInput("option", name, _OF_THE_WORKLOAD if name in _PLACE else remedy)
-    timeout = how.get("timeout")
+        if how[name] is not None and name in _FORMS:
+            is_right, remedy = _FORMS[name]
+            if not is_right(how[name]):
+                raise BadInput(name, how[name], remedy)
+    check_timeout(how.get("timeout"))
+    check_json("params", how.get("params") and dict(how["params"]))
+
+
+def check_timeout(timeout: object) -> None:
+    """Refuse what are no seconds; None: for ever (raises BadInput)."""
     if timeout is not None and not (isinstance(timeout, Real) and float(timeout) >= 0):
         raise BadInput("timeout", timeout, "give seconds, as a number of at least 0")
-    on_exit = how.get("on_exit")
-    if on_exit not in {None, *get_args(OnExit)}:
-        raise BadInput("on_exit", on_exit, f"name one of {', '.join(get_args(OnExit))}")
+
+
+def check_text(name: str, value: object) -> None:
+    """Refuse what is no text; None: it is not given (raises BadInput)."""
+    if value is not None and not is_text(value):
+        raise BadInput(name, value, _TEXT)
+
+
+def check_path(name: str, value: object) -> None:
+    """Refuse what names no file or folder (raises BadInput)."""
+    if not isinstance(value, str | PathLike):
+        raise BadInput(name, value, "give a path, as a text or a pathlib.Path")
+
+
+def is_text(value: object) -> bool:
+    """Tell whether it is a text."""
+    return isinstance(value, str)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_exit(value: object) -> bool:
+    return is_text(value) and value in get_args(OnExit)
+
+
+def _is_progress(value: object) -> bool:
+    return isinstance(value, bool) or callable(value)
+
+
+_TEXT = "give a text"
+#: Option -> whether a value of it is allowed, and what to give instead.
+_FORMS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "key": (is_text, _TEXT),
+    "params": (_is_mapping, 'give a dict such as {"width": 64}'),
+    "items_per_job": (_is_count, "give a whole number from 1"),
+    "type": (is_text, _TEXT),
+    "requirements": (_is_mapping, 'give a dict such as {"memory_gib": 64}'),
+    "tenant": (is_text, _TEXT),
+    "after": (is_text, "give the name of a batch"),
+    "on_exit": (_is_exit, f"name one of {', '.join(get_args(OnExit))}"),
+    "progress": (_is_progress, "give True, False or a function of (done, failed, total)"),
+}
 
 
 def check_items(items: Iterable[Any]) -> None:

@@ -79,6 +79,8 @@ class ItemResult(Generic[R]):
         Raises:
             BadInput: another file has the place of one, or it cannot be fetched.
         """
+        if not isinstance(folder, str | Path):
+            raise BadInput("folder", folder, "give a path, as a text or a pathlib.Path")
         source = vars(self)["_source"]
         if source is None:
             if self.files:

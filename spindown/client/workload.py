@@ -29,7 +29,16 @@ from spindown.client.mapper import (
     read_result,
     read_value,
 )
-from spindown.client.option import StreamOptions, SubmitOptions, check_items, check_options
+from spindown.client.option import (
+    StreamOptions,
+    SubmitOptions,
+    check_items,
+    check_options,
+    check_path,
+    check_text,
+    check_timeout,
+    is_text,
+)
 from spindown.client.stream import (
     LOOK_SECONDS,
     LOOK_SECONDS_MOST,
@@ -130,6 +139,12 @@ class Workload(Mapper[T, R]):
             BadInput: no such file, region, credentials, deployment or workload; or it runs other
                 code than this function.
         """
+        if not is_text(name):
+            raise BadInput("name", name, "give the name of a workload")
+        check_path("config", config)
+        check_text("deployment", deployment)
+        if not isinstance(local_system, bool):
+            raise BadInput("local_system", local_system, "give True or False")
         place = find_place(Path(config), deployment=deployment, local=False)
         if local_system:
             session, options = reach_local_system(place.deployment), f"{place.options}{LOCAL}"
@@ -179,6 +194,8 @@ class Workload(Mapper[T, R]):
 
     def batch(self, name: str) -> "Submission[R]":
         """Return a batch that was submitted before, by whomever (BadInput: there is none)."""
+        if not is_text(name):
+            raise BadInput("batch", name, "give the name of a batch")
         try:
             return Submission(read_batch(name, self._sender.store), self._session, self._sender)
         except NotFound:
@@ -219,7 +236,8 @@ class Workload(Mapper[T, R]):
         for value in given.values:
             if isinstance(value, str) and value.startswith(_S3):
                 sender.check_readable(value)
-        draft = replace(self._draft(len(items), how, batch_id), is_waited_for=is_waited_for)
+        draft = self._draft(len(items), how, batch_id)
+        draft = replace(draft, first=first, is_waited_for=is_waited_for)
         if how.get("key") is not None:
             draft = replace(draft, digest=given.digest(draft))
             with suppress(NotFound):
@@ -307,8 +325,6 @@ def _items_per_job(count: int, how: SubmitOptions, most: int) -> int:
     asked = how.get("items_per_job")
     if asked is None:
         return max(1, min(ITEMS_PER_JOB, -(-count // _JOBS), most))
-    if asked < 1:
-        raise BadInput("items_per_job", asked, "make it at least 1")
     return asked
 
 
@@ -523,6 +539,7 @@ class Submission(Generic[R]):
         Raises:
             TimeoutError: they are not over after so many seconds; the batch goes on.
         """
+        check_timeout(timeout)
         ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
         begun, pause = time.monotonic(), LOOK_SECONDS
         while not ends.look():
@@ -560,6 +577,7 @@ class Submission(Generic[R]):
         return list(self._stream(read, timeout, in_order=True))
 
     def _stream(self, read: Any, timeout: float | None, *, in_order: bool) -> ResultStream[Any]:
+        check_timeout(timeout)
         return open_stream(_Reading(self, in_order=in_order), read, {"timeout": timeout})
 
     def read(self, *, in_order: bool, first: int = 0) -> Iterator[ItemResult[R] | None]:

@@ -56,6 +56,8 @@ class Draft:
     workload: str
     batch_id: str
     items_per_job: int = ITEMS_PER_JOB
+    #: The place of its first item among all that were given.
+    first: int = 0
     tenant: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Type and requirements of the jobs, as a message has them; None: none.
@@ -230,8 +232,8 @@ def _send(
         raise BadInput("items", [], "give at least one item")
     jobs = tuple(name_job(draft.batch_id, n) for n in range(len(sources)))
     messages = [
-        Outgoing(body=_body(source, job_id, draft), tenant=draft.tenant)
-        for source, job_id in zip(sources, jobs, strict=True)
+        Outgoing(body=_body(source, job_id, draft, n), tenant=draft.tenant)
+        for n, (source, job_id) in enumerate(zip(sources, jobs, strict=True))
     ]
     items = None if None in counts else sum(count or 0 for count in counts)
     batch = Batch(
@@ -288,7 +290,8 @@ def _bundle(messages: Iterable[Outgoing]) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
-def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
+def _body(source: Mapping[str, Any], job_id: str, draft: Draft, number: int = 0) -> str:
+    """Return the message of the job of this number (raises BadInput)."""
     message = {**source, "job_id": job_id, "batch_id": draft.batch_id, "schema": 1}
     if draft.tenant is not None:
         message["tenant"] = draft.tenant
@@ -299,15 +302,40 @@ def _body(source: Mapping[str, Any], job_id: str, draft: Draft) -> str:
     if draft.params:
         message["params"] = dict(draft.params)
     try:
-        text = json.dumps(message, ensure_ascii=False, allow_nan=False)
+        body = _to_text(message)
     except (TypeError, ValueError) as exc:
         raise BadInput("items", job_id, f"give items that are JSON ({exc})") from exc
-    body = _UNSENDABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    if len(body.encode()) > MAX_BODY_BYTES:
-        raise BadInput(
-            "items_per_job",
-            draft.items_per_job,
-            f"lower it, because a message holds {MAX_BODY_BYTES:,} bytes, or put the items into S3",
-        )
+    if (size := _size(body)) > MAX_BODY_BYTES:
+        items = source.get("items", ())
+        raise _too_large(size, items, draft, draft.first + number * draft.items_per_job)
     parse_job(body)
     return body
+
+
+def _to_text(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _UNSENDABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _too_large(size: int, items: Sequence[Any], draft: Draft, first: int) -> BadInput:
+    """Return what of a message is too large: its largest item, what jobs share, or the number.
+
+    Args:
+        size: of the message, in bytes.
+        items: in it.
+        draft: what all jobs share.
+        first: the place of the first of these items among those of the batch.
+    """
+    sizes = [_size(_to_text(item)) for item in items]
+    shared, most = size - sum(sizes), f"a message holds {MAX_BODY_BYTES:,} bytes"
+    if shared > MAX_BODY_BYTES:
+        return BadInput("params", f"{shared:,} bytes", f"put them into a file in S3: {most}")
+    largest = max(sizes)
+    if shared + largest > MAX_BODY_BYTES:
+        name = f"item {first + sizes.index(largest)}"
+        return BadInput(name, f"{largest:,} bytes", f"send it as a file: {most}")
+    return BadInput("items_per_job", draft.items_per_job, f"lower it: {most}, these have {size:,}")

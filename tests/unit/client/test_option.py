@@ -25,6 +25,17 @@ class Table:
             {"local_system": True},
             "give it to Workload(...) or FUNCTION.workload(...), which has the same calls",
         ),
+        ({"params": 3}, 'give a dict such as {"width": 64}'),
+        ({"requirements": ["vcpus"]}, 'give a dict such as {"memory_gib": 64}'),
+        ({"items_per_job": "3"}, "give a whole number from 1"),
+        ({"items_per_job": 0}, "give a whole number from 1"),
+        ({"items_per_job": True}, "give a whole number from 1"),
+        ({"key": 3}, "give a text"),
+        ({"type": 3}, "give a text"),
+        ({"tenant": 3}, "give a text"),
+        ({"after": ["b"]}, "give the name of a batch"),
+        ({"progress": 3}, "give True, False or a function of (done, failed, total)"),
+        ({"on_exit": []}, "name one of cancel, detach"),
         ({"on_exit": "whatever"}, "name one of cancel, detach"),
         ({"timeout": "60"}, "give seconds, as a number of at least 0"),
         ({"timeout": float("nan")}, "give seconds, as a number of at least 0"),
@@ -54,3 +65,8 @@ def test_what_would_be_taken_apart_is_refused(items: Any) -> None:
 def test_lists_and_generators_are_items() -> None:
     check_items(["hello"])
     check_items(number for number in range(3))
+
+
+def test_parameters_that_are_no_json_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"params is .*type object"):
+        check_options({"params": {"a": object()}}, SubmitOptions)

@@ -107,3 +107,32 @@ def test_who_waits_for_a_batch_asks_again_without_an_answer() -> None:
 def test_a_timeout_is_told_without_an_answer() -> None:
     with pytest.raises(TimeoutError, match="b-1"):
         a_submission(Unanswering(99)).wait(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "field"),
+    [
+        (3, {}, "name"),
+        (["ocr"], {}, "name"),
+        ("ocr", {"config": 3}, "config"),
+        ("ocr", {"deployment": 3}, "deployment"),
+        ("ocr", {"local_system": "yes"}, "local_system"),
+    ],
+)
+def test_what_names_no_workload_is_refused(name: Any, more: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Workload(name, **more)
+
+    assert caught.value.field == field
+
+
+def test_what_is_no_time_and_no_batch_is_refused(account: Account) -> None:
+    workload = open_workload(account)
+    batch: Any = workload.submit([1])
+    unknown: Any = 3
+
+    for wrong in (batch.wait, lambda timeout: batch.gather(timeout=timeout)):
+        with pytest.raises(BadInput, match="timeout is 'soon'"):
+            wrong("soon")
+    with pytest.raises(BadInput, match="batch is 3"):
+        workload.batch(unknown)

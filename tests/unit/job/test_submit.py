@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -96,6 +97,22 @@ def test_refuses_what_no_message_can_hold_and_sends_nothing(items: list[Any], fi
 
     assert caught.value.field == field
     assert world.messages() == []
+
+
+def test_an_item_too_large_for_a_message_is_named() -> None:
+    world = World()
+    draft = Draft(workload="ocr", batch_id="b", items_per_job=2)
+
+    items = ["a", "b", "c", "\xe9" * 500_000]
+    large = replace(draft, params={"text": "x" * 1_000_000})
+
+    with pytest.raises(BadInput) as caught:
+        submit_items(items, draft, queue=world.queue, store=world.store)
+
+    assert (caught.value.field, caught.value.value) == ("item 3", "1,000,002 bytes")
+    assert "file" in caught.value.remedy
+    with pytest.raises(BadInput, match=r"params is '1,000,\d\d\d bytes'"):
+        submit_items(["a"], large, queue=world.queue, store=world.store)
 
 
 @pytest.mark.parametrize(
