@@ -13,13 +13,14 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from aws_cdk import Aws, FileAssetPackaging, IStackSynthesizer, Stack, Stage
+from aws_cdk import Annotations, Aws, FileAssetPackaging, IStackSynthesizer, Stack, Stage
 from constructs import Construct
 
 from spindown.config import WorkloadConfig
-from spindown.config.archive import pack_workload, read_version
+from spindown.config.archive import check_code, pack_workload, read_version
 from spindown.config.form import Architecture
 from spindown.contract.image import Kit, UvBinary
+from spindown.error import ConfigError
 from spindown.infra.shared.pinned_uv import MACHINES, fetch_uv
 from spindown.infra.shared.worker_kit import pack_kit
 
@@ -137,6 +138,11 @@ class CodeArchive(Archive):
             label=f"Code of {name}",
             assets=assets,
         )
+        try:
+            check_code(root, {name: workload})
+        except ConfigError as exc:
+            # An error would end a destroy too, for which nobody needs code that can run.
+            Annotations.of(self).add_warning_v2("spindown:code", str(exc))
         #: ``RunSpec.version`` of what is in it.
         self.version = read_version(data)
         #: The digest if the code has requirements that an image must hold, else None.

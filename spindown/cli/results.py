@@ -16,7 +16,7 @@ from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import clear_note, print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import end_to_json, going_on, wait_for
+from spindown.cli.wait import end_to_json, going_on, say_see_why, wait_for
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
@@ -65,7 +65,8 @@ def results(  # noqa: PLR0913 - each is an option of the command line
     store = session.work_store(owner)
     if wait:
         with going_on(name, session.options):
-            wait_for(jobs, store, items=count_items(name, store))
+            items = count_items(name, store)
+            wait_for(jobs, store, items=items, options=session.options)
     found = _Committed(session, owner, jobs, failed_only=failed)
     if summary:
         with session.told_if_slow():
@@ -146,11 +147,10 @@ class _Committed:
             f"{unread} could not be read (see above)": self._damaged,
         }
         said = ", ".join(words for words, count in counts.items() if count)
+        is_to_list = bool(self._items_failed) and not is_listed
         more = ""
-        if self._items_failed and not is_listed:
-            more = f"; see why: spindown results {name} --failed{options}"
-        elif self._given_up:
-            more = f"; see why: spindown status {name}{options}"
+        if is_to_list or self._given_up:
+            more = f"; {say_see_why(name, options, has_failed_items=is_to_list)}"
         return f"{said}, hence exit status 1{more}"
 
     def records(self) -> Iterator[dict[str, Any]]:

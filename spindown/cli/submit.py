@@ -16,7 +16,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
-from spindown.cli.wait import going_on, is_well, sending, wait_for
+from spindown.cli.wait import going_on, is_well, say_trouble, sending, wait_for
 from spindown.contract.codec import encode, from_json
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -147,11 +147,17 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         sent = _send(sender, draft, folder, begun, files=files, items=items, uri=uri)
         sender.nudge()
     announce(sent, sender.options, as_json=as_json)
-    if not wait:
-        return
+    if wait:
+        _wait(sent, sender)
+
+
+def _wait(sent: Batch, sender: Sender) -> None:
+    """Wait until a batch is over; say why it is not well, and exit 1."""
     with going_on(sent.batch_id, sender.options):
-        ends = wait_for(sent.jobs, sender.store, items=sent.items)
+        ends = wait_for(sent.jobs, sender.store, items=sent.items, options=sender.options)
     if not is_well(ends):
+        for line in say_trouble(sent.batch_id, ends, sender.store, sender.options):
+            print_aside(line)
         raise typer.Exit(1)
 
 
@@ -241,6 +247,8 @@ def find_files(sources: list[str], *, hidden: bool = False) -> Files:
 
 
 def _without_file(source: str, *, has_hidden: bool) -> str:
+    if source.startswith(_S3):
+        return "give it with --uri: a list (.jsonl), or a prefix that ends in /"
     if has_hidden:
         return "name its files, or submit it with --hidden: all that it has is hidden"
     if os.path.isdir(source):  # noqa: PTH112 - as a shell has it

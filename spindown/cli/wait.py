@@ -2,19 +2,24 @@
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from threading import Event
 from typing import Any
 
 import typer
 
 from spindown.cli.render.bar import open_bar
+from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
+from spindown.contract.job.manifest import JobState
 from spindown.domain.batch import BatchEnd
+from spindown.error import SpindownError
 from spindown.job.result import JobProgress
+from spindown.operate.batch import cancelled_why, first_failed
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count, say_dollars, say_items
@@ -24,6 +29,8 @@ INTERRUPTED = 130
 #: Between two looks, seconds; and the states of jobs that one look reads: 50 reads a second of S3.
 _LOOK_SECONDS = 2.0
 _STATES_A_LOOK = 100
+#: Different causes of failures that are told; each attempt may word its own.
+_CAUSES_SHOWN = 5
 
 
 def wait_for(
@@ -31,24 +38,73 @@ def wait_for(
     store: ObjectStore,
     *,
     items: int | None = None,
+    options: str = "",
     pause: Callable[[], object] = lambda: Event().wait(_LOOK_SECONDS),
 ) -> Mapping[str, JobProgress]:
     """Wait until all jobs are over; return how they ended. Without an answer of AWS, ask again.
+
+    A job that fails and is tried again is told at once, the first of each cause.
 
     Args:
         jobs: their ids.
         store: their workload's.
         items: that they have together; None: the jobs themselves tell.
+        options: with which another command finds the same deployment.
         pause: waits between two looks.
     """
-    ends = JobEnds(jobs, store, at_once=_STATES_A_LOOK)
+    ends, told = JobEnds(jobs, store, at_once=_STATES_A_LOOK), set[str]()
     with open_bar() as show:
         while not ends.look():
+            for job in _newly_failing(ends.latest.values(), told):
+                why = f"see why: spindown logs {job.job_id}{options}"
+                print_aside(f"{job.job_id}: {job.failures_told}; it is tried again; {why}")
             standing = _Standing(ends, len(jobs), items)
             show(standing.words, standing.items_over, standing.items)
             pause()
     print_aside(say_ends(ends.ended))
     return ends.ended
+
+
+def _newly_failing(jobs: Iterable[JobProgress], told: set[str]) -> Iterator[JobProgress]:
+    """Yield the first failing job of each cause that is not ``told`` yet, and add the cause."""
+    for job in jobs:
+        is_news = job.failures_told and job.last_failure not in told
+        if is_news and len(told) < _CAUSES_SHOWN:
+            told.add(job.last_failure)
+            yield job
+
+
+def say_trouble(
+    name: str, ends: Mapping[str, JobProgress], store: ObjectStore, options: str
+) -> Iterator[str]:
+    """Yield why jobs that are over are not well, the first of each cause, and what tells more.
+
+    Args:
+        name: of their batch.
+        ends: how they ended.
+        store: their workload's.
+        options: with which another command finds the same deployment.
+    """
+    jobs, given_up = ends.values(), dict[str, JobProgress]()
+    for job in jobs:
+        if job.state is JobState.FAILED:
+            given_up.setdefault(job.reason, job)
+    for reason, job in islice(given_up.items(), _CAUSES_SHOWN):
+        yield f"{job.job_id} was given up: {reason}"
+    # Who gets no answer now is told the command all the same.
+    with suppress(SpindownError):
+        failed = {str(record.get("error")): record for record in first_failed(jobs, store)}
+        yield from (f"failed: {say_failed(record)}" for record in failed.values())
+    if why := cancelled_why(jobs):
+        yield f"cancelled: {why}"
+    yield say_see_why(name, options, has_failed_items=any(job.items_failed for job in jobs))
+
+
+def say_see_why(name: str, options: str, *, has_failed_items: bool) -> str:
+    """Return the command that tells why a batch or job is not well."""
+    if has_failed_items:
+        return f"see why: spindown results {name} --failed{options}"
+    return f"see why: spindown status {name}{options}"
 
 
 def say_going_on(name: str, options: str) -> str:

@@ -1,7 +1,7 @@
 """The batches of a workload, gathered for a person: how far, what it cost, when it is done."""
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -295,7 +295,7 @@ def read_detail(
     is_again = at is not None and _is_there(again, store)
     return BatchDetail(
         batch=status,
-        failed=tuple(islice(_failed(progresses, store), _SHOWN)),
+        failed=tuple(first_failed(progresses, store)),
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
         failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
         next_tries={
@@ -303,7 +303,7 @@ def read_detail(
             for one in progresses
             if one.state is JobState.RUNNING and not one.is_held and one.job_id in tries
         },
-        cancelled_why=next((x.reason for x in progresses if _is_dropped(x)), ""),
+        cancelled_why=cancelled_why(progresses),
         again=again if is_again else "",
         machine=_own_machine(progresses, outlook, find_ended),
     )
@@ -333,7 +333,17 @@ def _is_there(batch_id: str, store: ObjectStore) -> bool:
     return False
 
 
-def _failed(progresses: Sequence[JobProgress], store: ObjectStore) -> Iterator[Mapping[str, Any]]:
+def cancelled_why(jobs: Iterable[JobProgress]) -> str:
+    """Return why jobs were cancelled though nobody asked for it; "": that is not so."""
+    return next((one.reason for one in jobs if _is_dropped(one)), "")
+
+
+def first_failed(jobs: Iterable[JobProgress], store: ObjectStore) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of the first failed items of jobs."""
+    return islice(_failed(jobs, store), _SHOWN)
+
+
+def _failed(progresses: Iterable[JobProgress], store: ObjectStore) -> Iterator[Mapping[str, Any]]:
     for one in progresses:
         if one.items_failed:
             # What cannot be read, `results` tells.

@@ -133,6 +133,11 @@ def test_a_source_that_names_no_file_is_one_sentence(tmp_path: Path, source: str
         find_files([str(tmp_path / source)])
 
 
+def test_an_address_among_files_is_sent_to_its_option() -> None:
+    with pytest.raises(BadInput, match="give it with --uri"):
+        find_files(["s3://bucket/a.png"])
+
+
 def test_an_empty_directory_is_called_empty(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="put a file into it: this directory is empty"):
         find_files([str(tmp_path)])
@@ -272,6 +277,26 @@ def test_other_code_than_runs_is_told_once(
     told = capsys.readouterr().err
     assert told.count("is not what runs") == is_changed
     assert ("spindown deploy" in told) is is_changed
+
+
+@pytest.mark.parametrize(
+    ("is_deployed", "told"), [(True, "every job will fail"), (False, "jobs run what was deployed")]
+)
+def test_code_that_cannot_run_is_told_with_its_line(
+    account: Account, capsys: pytest.CaptureFixture[str], told: str, *, is_deployed: bool
+) -> None:
+    code = account.config.parent / "code"
+    code.mkdir()
+    (code / "job.py").write_text("def run(batch, ctx):\n")
+    workload = config.load(account.config).workloads["ocr"]
+    version = read_version(pack(code, run_spec(workload)))
+    account.tag_queue("spindown:code-version", version if is_deployed else "other")
+
+    submit("ocr", uri="s3://scans/in/", config=account.config)
+
+    said = capsys.readouterr().err
+    assert f"the code of ocr here cannot run, so {told}" in said
+    assert "mend code/job.py, its line 1" in said
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
 """Who waits for jobs is told how far they are, and waits through silence of AWS."""
 
+import hashlib
+import json
+from typing import Any
+
 import pytest
 
 from spindown.cli.render.bar import open_lines
-from spindown.cli.wait import is_well, wait_for
+from spindown.cli.wait import is_well, say_trouble, wait_for
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.domain.dead_letter import Failure
 from spindown.ec2sim import MemoryClock
 from spindown.error import Unreachable
+from spindown.job.cancel import REASON
 from spindown.memory.store import MemoryObjectStore
 from spindown.port import StoredObject
 
@@ -50,6 +56,79 @@ def test_waits_until_all_jobs_are_over(capsys: pytest.CaptureFixture[str]) -> No
     assert {name: end.items_failed for name, end in ends.items()} == {"a": 0, "b": 3}
     assert (is_well({"a": ends["a"]}), is_well(ends)) == (True, False)
     assert "3 items failed" in capsys.readouterr().err
+
+
+def test_a_failing_job_is_told_once_and_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(MemoryClock())
+
+    def fail(job_id: str, times: int) -> None:
+        crash = Failure(
+            at=MemoryClock().now(), instance_id="i-1", epoch=1, kind="failure", reason="no module x"
+        )
+        leave(store, job_id, JobState.RUNNING, failures=(crash,) * times)
+
+    def pause() -> None:
+        said = capsys.readouterr().err
+        looks.append(said)
+        fail("a", 2)
+        if len(looks) > 2:
+            leave(store, "a", JobState.COMPLETED)
+            leave(store, "b", JobState.COMPLETED)
+
+    looks: list[str] = []
+    fail("a", 1)
+    fail("b", 1)
+    wait_for(["a", "b"], store, options=" --local", pause=pause)
+
+    why = "see why: spindown logs a --local"
+    assert looks == [
+        f"spindown: a: 1 failure; last: no module x; it is tried again; {why}\n",
+        *("", ""),
+    ]
+
+
+def test_the_end_of_what_failed_says_why_and_what_tells_more() -> None:
+    store = Store(MemoryClock())
+    for name in "abc":
+        leave(store, name, JobState.FAILED, reason="no module x" if name < "c" else "no disk")
+    leave(store, "d", JobState.CANCELLED, reason="it waited for too long")
+    leave(store, "e", JobState.CANCELLED, reason=REASON)
+
+    ends = wait_for("abcde", store)
+
+    assert list(say_trouble("lot", ends, store, " --local")) == [
+        "a was given up: no module x",
+        "c was given up: no disk",
+        "cancelled: it waited for too long",
+        "see why: spindown status lot --local",
+    ]
+
+
+def test_failed_items_are_told_once_a_cause() -> None:
+    store = Store(MemoryClock())
+    lines = [
+        {"job_id": "a", "index": n, "item": n, "status": "failed", "error": "boom"}
+        for n in range(2)
+    ]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    part = Part(key="k", first=0, last=1, bytes=len(data), sha256=digest, failed=2)
+    store.put("k", data)
+    leave(store, "a", JobState.COMPLETED, parts=(part,))
+
+    ends = wait_for(["a"], store)
+
+    see = "see why: spindown results lot --failed"
+    assert list(say_trouble("lot", ends, store, "")) == ["failed: a  1  1  boom", see]
+    store.is_silent = True
+    assert list(say_trouble("lot", ends, store, "")) == [see]
+
+
+def leave(store: Store, job_id: str, state: JobState, **changes: Any) -> None:
+    """Store the manifest of a job."""
+    known = {"epoch": 1, "owner": "i-1/0", "items": 2}
+    manifest = Manifest(job_id=job_id, state=state, **{**known, **changes})
+    store.put(manifest_key(job_id), encode_manifest(manifest))
 
 
 def test_a_file_is_told_now_and_then_also_of_nothing_new(
