@@ -7,9 +7,10 @@ Context keys choose what spindown.toml does not say: ``config``, the path of ano
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aws_cdk import App, CliCredentialsStackSynthesizer, DefaultStackSynthesizer
 
@@ -92,7 +93,7 @@ def describe(app: App) -> CoreStack:
     loaded, target = load_config(app), _choose(app, "bundle", _TARGETS)
     return add_stacks(
         app,
-        launch_at_once(loaded) if target is Target.HOST else loaded,
+        suit_this_machine(loaded) if target is Target.HOST else loaded,
         root=_path(app).resolve().parent,
         target=target,
         make_synthesizer=partial(
@@ -102,25 +103,26 @@ def describe(app: App) -> CoreStack:
     )
 
 
-def launch_at_once(loaded: Config) -> Config:
-    """Return the same with workloads that launch for any work, if they do not say when.
+#: What differs on this machine, where nothing is billed and a minute of ticks takes two seconds:
+#: any work launches, and workers soon hear that a job was cancelled or a workload drained.
+_HERE: Mapping[str, Any] = {"scale_up_threshold": 1, "heartbeat_interval": timedelta(seconds=5)}
 
-    On this machine a minute of ticks takes a second, and nothing is billed.
-    """
+
+def suit_this_machine(loaded: Config) -> Config:
+    """Return the same with other defaults of policies; what they say themselves stays."""
     return loaded.model_copy(
         update={
             "workload": {
-                name: workload.model_copy(update={"policy": _launch_at_once(workload.policy)})
+                name: workload.model_copy(update={"policy": _suit(workload.policy)})
                 for name, workload in loaded.workload.items()
             }
         }
     )
 
 
-def _launch_at_once(policy: PolicyConfig) -> PolicyConfig:
-    if "scale_up_threshold" in policy.model_fields_set:
-        return policy
-    return policy.model_copy(update={"scale_up_threshold": 1})
+def _suit(policy: PolicyConfig) -> PolicyConfig:
+    unsaid = {key: each for key, each in _HERE.items() if key not in policy.model_fields_set}
+    return policy.model_copy(update=unsaid)
 
 
 def _choose(app: App, key: str, choices: Mapping[str, T]) -> T:

@@ -16,6 +16,7 @@ SPINDOWN_GPU_TEST           nvidia-smi, to test the GPUs before the check-in (de
 SPINDOWN_CONTROL_GROUPS     true: each slot gets a control group below the worker's (default: none)
 SPINDOWN_USAGE_INTERVAL     seconds between two looks at CPU, memory and GPUs, once a job is a
                             minute old (default: 5)
+SPINDOWN_STOP_GRACE         seconds that work in hand may go on after SIGTERM (default: 20)
 
 and the standard AWS variables for another endpoint or region.
 
@@ -136,6 +137,7 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
     alive = environment.get("SPINDOWN_ALIVE")
     metadata_interval = float(environment.get("SPINDOWN_METADATA_INTERVAL") or 5)
     usage_interval = float(environment.get("SPINDOWN_USAGE_INTERVAL") or 5)
+    stop_grace = float(environment.get("SPINDOWN_STOP_GRACE") or 20)
     return WorkerSettings(
         scratch=scratch,
         python=environment.get("SPINDOWN_PYTHON") or sys.executable,
@@ -148,6 +150,7 @@ def read_settings(environment: Mapping[str, str], scratch: Path) -> WorkerSettin
         makes_groups=environment.get("SPINDOWN_CONTROL_GROUPS") == "true",
         metadata_interval=timedelta(seconds=metadata_interval),
         usage_interval=timedelta(seconds=usage_interval),
+        stop_grace=timedelta(seconds=stop_grace),
     )
 
 

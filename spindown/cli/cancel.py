@@ -51,7 +51,8 @@ def describe(one: Cancelled) -> str:
         return f"{one.job_id}: already {one.state}"
     over = one.items_done + one.items_failed
     done = f", {say_items(one.items_done, one.items_failed, None)}" if over else ""
-    return f"{one.job_id}: cancelled{done}"
+    held = "; its worker drops it within a `heartbeat_interval`" if one.was_held else ""
+    return f"{one.job_id}: cancelled{done}{held}"
 
 
 def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:

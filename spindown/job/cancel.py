@@ -74,6 +74,8 @@ class Cancelled:
     items_failed: int = 0
     #: Whether a worker has ever claimed it. If none has, it may not have been sent yet.
     was_claimed: bool = True
+    #: Whether a worker held it, which goes on with it until it next writes or reports.
+    was_held: bool = False
 
 
 def cancel(
@@ -98,9 +100,10 @@ def cancel(
         children: Sequence[str] = ()
         if manifest.state in {JobState.CANCELLED, JobState.SPLIT}:
             children = own_children(job_id, manifest.children)
+        was_held = False
         if manifest.state is JobState.CANCELLED:
             gone.add(job_id)
-            _end_lease(manifest, workload, ports)
+            was_held = _end_lease(manifest, workload, ports)
         told = Cancelled(
             job_id=job_id,
             outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
@@ -108,6 +111,7 @@ def cancel(
             items_done=manifest.next_item - manifest.items_failed,
             items_failed=manifest.items_failed,
             was_claimed=bool(manifest.body_digest),
+            was_held=was_held,
         )
         return told, children
 
@@ -204,19 +208,23 @@ def _with_open_time(manifest: Manifest, workload: str, ports: WorkPorts) -> Mani
     )
 
 
-def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> None:
-    """Delete the message that the job's owner holds, and its lease or its requeued row."""
+def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
+    """Delete the message that the job's owner holds, and its lease or its requeued row.
+
+    Tell whether there was a lease.
+    """
     if not manifest.owner:
-        return
+        return False
     key = lease_key(workload, manifest.owner)
     lease = read_lease(ports.table, key)
     if lease is None or lease.job_id != manifest.job_id:
         due = Key(partition=worker_partition(workload), sort=requeued_sort_key(manifest.job_id))
         ports.table.write(Write(key=due, delete=True))
-        return
+        return False
     delete(lease.receipt_handle, ports.shapes.get(lease.shape, ports.queue))
     with suppress(PreconditionFailed):
         ports.table.write(Write(key=key, when=When(equals=lease_identity(lease)), delete=True))
+    return True
 
 
 def _sweep(gone: Collection[str], ports: WorkPorts) -> None:

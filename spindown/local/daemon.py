@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from spindown.contract.codec import decode, encode
 from spindown.error import BadInput, SpindownError
-from spindown.local import TICK, environment
+from spindown.local import STATE, TICK, environment
 from spindown.local.state import StateDirectory
 from spindown.local.status import CHANGED_PATH, STATUS_PATH, WITH_JOBS_PATH, SystemStatus
 
@@ -53,7 +53,7 @@ def start(
     Raises `DaemonError`, `DeployError` or `BadInput` with one sentence when that fails; then
     nothing is left running that did not run before.
     """
-    directory = StateDirectory(state or Path(".spindown"))
+    directory = StateDirectory(state or STATE)
     directory.make()
     if (holder := directory.holder()) is not None:
         _refuse_other(holder, scenario, port, tick)
@@ -194,7 +194,7 @@ def stop(state: Path | None = None, tell: Callable[[str], None] = lambda _: None
 
     `tell` hears of each step as it begins (raises `DaemonError`: it does not end).
     """
-    directory = StateDirectory(state or Path(".spindown"))
+    directory = StateDirectory(state or STATE)
     holder = directory.holder()
     if holder is None:
         return False
@@ -246,7 +246,7 @@ def with_jobs(state: Path | None = None) -> Sequence[str]:
 
 def _ask(state: Path | None, path: str, *, seconds: float = _ANSWER_SECONDS) -> Any:
     """Return what the local system of a directory answers; None when none runs there."""
-    holder = StateDirectory(state or Path(".spindown")).holder()
+    holder = StateDirectory(state or STATE).holder()
     if holder is None:
         return None
     if "endpoint" not in holder:
@@ -264,7 +264,7 @@ def _ask(state: Path | None, path: str, *, seconds: float = _ANSWER_SECONDS) -> 
 
 def profile(state: Path | None = None) -> Path:
     """Return the AWS config file whose profiles point at the system."""
-    return StateDirectory(state or Path(".spindown")).profile_path
+    return StateDirectory(state or STATE).profile_path
 
 
 def exports(state: Path | None = None) -> str:

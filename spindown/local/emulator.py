@@ -26,7 +26,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +93,7 @@ def load(port: int) -> App:
     _wrap(sqs, "_act_send_message", _counting)
     sqs._HANDLERS["SendMessage"] = sqs._act_send_message
     _wrap(lambda_runtime, "_collect", _closing)
+    _wrap(lambda_runtime, "kill_workers", _patient)
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     # Where custom resources answer.
     custom_resource._HOST, custom_resource._PORT = "127.0.0.1", str(port)
@@ -148,11 +149,46 @@ def _is_changing() -> bool:
     return any(one.endswith("_IN_PROGRESS") and not one.startswith("REVIEW") for one in states)
 
 
-def stop_functions() -> None:
-    """End every function's process."""
+def renew_functions() -> None:
+    """Let every function begin anew, in new processes; what is under way comes to its end."""
     from ministack.core import lambda_runtime
 
     lambda_runtime.reset()
+
+
+def kill_functions() -> None:
+    """End every function's process, whatever it does."""
+    from ministack.core import lambda_runtime
+
+    with lambda_runtime._lock:
+        every = [one for pool in lambda_runtime._workers.values() for one in pool]
+        lambda_runtime._workers.clear()
+    lambda_runtime.kill_workers.original(every)
+
+
+def _patient(kill: Any) -> Any:
+    """Return what ends processes of functions, made to let them finish what they do, as Lambda.
+
+    A tick that is killed would leave its lock behind, and no other would run for three minutes.
+    """
+
+    def kill_when_done(workers: Sequence[Any]) -> None:
+        kill([one for one in workers if one and not one.in_use])
+        for one in workers:
+            if one and one.in_use:
+                Thread(
+                    target=_kill_later, args=(kill, one), name="old-function", daemon=True
+                ).start()
+
+    return kill_when_done
+
+
+def _kill_later(kill: Any, worker: Any) -> None:
+    """End a function's process once it has answered, or its time is up."""
+    waiting, ends_at = Event(), monotonic() + float(worker.config.get("Timeout", 3))
+    while worker.in_use and monotonic() < ends_at:
+        waiting.wait(_LOOK_SECONDS)
+    kill([worker])
 
 
 class SharedArchive(zipfile.ZipFile):

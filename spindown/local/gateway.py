@@ -20,7 +20,17 @@ from hypercorn.typing import ASGIFramework
 from spindown.error import BadInput, SpindownError
 from spindown.local.environment import ADVISOR_PATH
 from spindown.local.market.app import service_of
-from spindown.local.market.wire.asgi import App, Receive, Response, Scope, Send, respond
+from spindown.local.market.wire.asgi import (
+    App,
+    Receive,
+    Response,
+    Scope,
+    Send,
+    header,
+    read_body,
+    replayed,
+    respond,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -29,6 +39,8 @@ LOOPBACK = "127.0.0.1"
 PORT = 4580
 METADATA_PATH = "/_imds"
 
+#: What SQS calls a poll, which may be long.
+_POLL = "AmazonSQS.ReceiveMessage"
 _MARKET_SERVICES = frozenset({"ec2", "fis", "pricing", "servicequotas"})
 _START_SECONDS = 30
 _STOP_SECONDS = 5
@@ -65,8 +77,27 @@ class Router:
             await respond(send, Response(200, json.dumps(answer).encode(), "application/json"))
         elif path == ADVISOR_PATH or service_of(scope["headers"]) in _MARKET_SERVICES:
             await self._market(scope, receive, send)
+        elif header(scope["headers"], b"x-amz-target") == _POLL:
+            await _answer_while_awaited(self._emulator, scope, receive, send)
         else:
             await self._emulator(scope, receive, send)
+
+
+async def _answer_while_awaited(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have a call answered as long as its caller is there.
+
+    A long poll whose caller was killed would take a message and hide it from everybody for minutes.
+    """
+    body = await read_body(receive)
+    answering = asyncio.ensure_future(app(scope, replayed(body, receive), send))
+    leaving = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
 
 
 def bind(port: int | None) -> socket.socket:

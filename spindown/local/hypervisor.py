@@ -14,11 +14,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import psutil
 
@@ -26,6 +27,8 @@ _LOGGER = logging.getLogger(__name__)
 
 #: How often the processes that guests have started are looked for.
 _LOOK_SECONDS = 0.5
+#: How often it is looked whether those that shut down have ended.
+_WAIT_SECONDS = 0.05
 #: What a guest may write to its console that a caller gets to see: EC2 keeps 64 KB.
 _CONSOLE_BYTES = 64 * 1024
 #: A pause is at most about this long divided by the speed, so heartbeats are never starved.
@@ -224,6 +227,16 @@ class Hypervisor:
         """Switch an instance off; harmless when its guest has already ended."""
         self._orders.put(partial(self._stop, instance_id))
 
+    def shut_down(self, instance_ids: Collection[str], *, within: float) -> None:
+        """Have guests end by themselves, as the power button does; return once they have.
+
+        They may take `within` seconds. Another thread must call `step` meanwhile.
+        """
+        self._orders.put(partial(self._press, instance_ids))
+        waiting, ends_at = Event(), time.monotonic() + within
+        while time.monotonic() < ends_at and self._runs_any(instance_ids):
+            waiting.wait(_WAIT_SECONDS)
+
     def console(self, instance_id: str) -> str:
         """Return the last that the guest has printed."""
         path = self._directory(instance_id) / "console.log"
@@ -280,6 +293,15 @@ class Hypervisor:
         )
         self._lives[instance_id] = _Life(guest)
         _LOGGER.info("guest started: %s", instance_id)
+
+    def _press(self, instance_ids: Collection[str]) -> None:
+        for instance_id in instance_ids:
+            if (life := self._lives.get(instance_id)) is not None:
+                life.guest.shut_down()
+
+    def _runs_any(self, instance_ids: Collection[str]) -> bool:
+        lives = [life for name in instance_ids if (life := self._lives.get(name)) is not None]
+        return any(each.guest.is_running for each in lives)
 
     def _stop(self, instance_id: str) -> None:
         life = self._lives.get(instance_id)

@@ -20,7 +20,7 @@ from spindown import config
 from spindown.contract.codec import encode
 from spindown.ec2sim import Ec2Instance
 from spindown.error import BadInput
-from spindown.local import TICK, emulator, environment
+from spindown.local import STATE, TICK, emulator, environment
 from spindown.local.deployment import (
     bootstrap,
     deploy,
@@ -66,6 +66,8 @@ _SCHEDULE_SECONDS = 0.1
 _LOOKS_A_TICK = 4
 _INVOCATION_SECONDS = 900
 _CREDENTIALS_FOR = timedelta(hours=6)
+#: How long machines that are to begin anew may take to end, and how much of that to go on working.
+_SHUT_DOWN_SECONDS, _STOP_GRACE_SECONDS = 5.0, 1.0
 #: All that a guest gets of the environment of this process.
 _GUEST_KNOWS = frozenset({"PATH", "LANG", "LC_ALL", "TZ"})
 
@@ -116,7 +118,7 @@ class LocalSystem:
                 known = ", ".join(self.scenario.regions)
                 field = "deployment.region" if region == self.region else "deployment.outpost"
                 raise BadInput(field, region, f"use a region of the scenario: {known}")
-        self.state = StateDirectory(state or Path(".spindown"))
+        self.state = StateDirectory(state or STATE)
         self._port = port
         self._tick = tick
         self._guest = tuple(guest)
@@ -190,7 +192,7 @@ class LocalSystem:
         jobs. Here somebody waits for the change: functions begin anew, and jobs in hand go on on
         machines with the new code.
         """
-        self.gateway.call(emulator.stop_functions)
+        self.gateway.call(emulator.renew_functions)
         # Containers of a workload that has gone are on machines that end here.
         self._has_containers |= _has_containers(config.load(self.config_path))
         ended = []
@@ -200,6 +202,8 @@ class LocalSystem:
             for page in ec2.get_paginator("describe_instances").paginate(Filters=live):
                 found = [one["InstanceId"] for r in page["Reservations"] for one in r["Instances"]]
                 if found:
+                    # First gently: they give back the messages that they hold.
+                    self.hypervisor.shut_down(found, within=_SHUT_DOWN_SECONDS)
                     ec2.terminate_instances(InstanceIds=found)
                     ended += found
         self._fire_all(_LOGGER.info)
@@ -307,7 +311,7 @@ class LocalSystem:
             self._ticker.fire: _SCHEDULE_SECONDS,
         }
         self.gateway.start(router, every=every)
-        stack.callback(emulator.stop_functions)
+        stack.callback(emulator.kill_functions)
         stack.callback(self.hypervisor.close)
         stack.enter_context(pulse(self._step))
         stack.callback(self._ticker.stop)
@@ -326,6 +330,7 @@ class LocalSystem:
             environment={
                 **shared,
                 **mine,
+                "SPINDOWN_STOP_GRACE": str(_STOP_GRACE_SECONDS),
                 "PYTHONPATH": str(Path(spindown.__file__).parent.parent),
                 TOKEN_VARIABLE: self._token,
             },

@@ -12,7 +12,7 @@ import pytest
 
 from spindown.config import Config, parse
 from spindown.error import ConfigError
-from spindown.infra.deployment import describe, launch_at_once
+from spindown.infra.deployment import describe, suit_this_machine
 from spindown.infra.flag import FLAGS
 from tests.infra.assembly import (
     PLAIN,
@@ -109,9 +109,22 @@ def test_on_this_machine_work_launches_at_once_unless_told(
     (workload,) = table["workload"].values()
     workload.setdefault("policy", {}).update(said)
 
-    (found,) = launch_at_once(parse(table, Config)).workloads.values()
+    (found,) = suit_this_machine(parse(table, Config)).workloads.values()
 
     assert found.to_policy().scale_up_threshold == threshold
+
+
+@pytest.mark.parametrize(("said", "seconds"), [({}, 5), ({"heartbeat_interval": "1m"}, 60)])
+def test_on_this_machine_workers_soon_hear_of_a_cancel(
+    said: dict[str, object], seconds: int
+) -> None:
+    table = tomllib.loads(PLAIN.format(image=""))
+    (workload,) = table["workload"].values()
+    workload.setdefault("policy", {}).update(said)
+
+    (found,) = suit_this_machine(parse(table, Config)).workloads.values()
+
+    assert found.to_policy().heartbeat_interval.total_seconds() == seconds
 
 
 #: How many plain workloads fit into one deployment (docs/runbook.md). AWS CloudFormation quotas:

@@ -1,6 +1,8 @@
+import asyncio
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,9 +30,9 @@ def named(name: str) -> App:
     return app
 
 
-def router() -> Router:
+def router(emulator: App | None = None) -> Router:
     return Router(
-        emulator=named("emulator"),
+        emulator=emulator or named("emulator"),
         market=named("market"),
         metadata=named("metadata"),
         answers={"/_spindown/status": lambda: {"is": "up"}},
@@ -77,6 +79,32 @@ def test_the_market_serves_the_spot_advisors_file(gateway: Gateway) -> None:
 
 def test_each_instance_has_its_metadata_below_one_path(gateway: Gateway) -> None:
     assert ask(gateway, "/_imds/i-1/latest/api/token") == "metadata /i-1/latest/api/token"
+
+
+def test_a_long_poll_ends_with_its_caller() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def poll(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await named("emulator")(scope, receive, send)
+            return
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    served = Gateway(bind(0))
+    served.start(router(poll), every={})
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5)
+    try:
+        poll_of_sqs = {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
+        connection.request("POST", "/", body="{}", headers=poll_of_sqs)
+        assert begun.wait(20)
+        connection.close()
+        assert ended.wait(20)
+    finally:
+        served.stop()
 
 
 def test_tells_its_status(gateway: Gateway) -> None:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from spindown.local.hypervisor import GuestSetup, Hypervisor
+from spindown.local.schedule import pulse
 from tests.local.waiting import until
 
 INSTANCE = "i-0123"
@@ -147,6 +148,15 @@ def test_a_grace_lets_the_guest_say_goodbye(tmp_path: Path) -> None:
         made.until(lambda: "up" in made.console())
         made.hypervisor.stop(INSTANCE)
         made.until(lambda: "bye" in made.console(), seconds=8.0)
+
+
+def test_guests_that_begin_anew_end_by_themselves(tmp_path: Path) -> None:
+    with rig(tmp_path, SAY_GOODBYE) as made:
+        made.hypervisor.start(INSTANCE, speed=1.0)
+        made.until(lambda: "up" in made.console())
+        with pulse(made.hypervisor.step):
+            made.hypervisor.shut_down([INSTANCE, "i-never"], within=20.0)
+        assert "bye" in made.console()
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.5])

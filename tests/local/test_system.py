@@ -337,6 +337,33 @@ def test_functions_reach_every_service_at_the_one_endpoint(
     assert until(recorder.events) == [{"a": 1}]
 
 
+#: Tells that it has begun, and once more when it is told to go on.
+SLOW = """
+import os
+import boto3
+
+def handler(event, context):
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=os.environ["AWS_LAMBDA_FUNCTION_NAME"])["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody='{"has": "begun"}')
+    while "Messages" not in sqs.receive_message(QueueUrl=url + "-go", WaitTimeSeconds=1):
+        pass
+    sqs.send_message(QueueUrl=url, MessageBody='{"has": "ended"}')
+"""
+
+
+def test_a_function_that_begins_anew_ends_what_it_does(system: LocalSystem) -> None:
+    sqs, slow = system.client("sqs"), Recorder(system, "slow", SLOW)
+    go = sqs.create_queue(QueueName="slow-go")["QueueUrl"]
+    system.client("lambda").invoke(FunctionName=slow.arn, InvocationType="Event")
+    assert until(slow.events) == [{"has": "begun"}]
+
+    system.gateway.call(emulator.renew_functions)
+
+    sqs.send_message(QueueUrl=go, MessageBody="go")
+    assert until(slow.events) == [{"has": "ended"}]
+
+
 def test_an_instance_runs_its_guest_sends_events_and_ends(
     system: LocalSystem, recorder: Recorder
 ) -> None:

@@ -104,12 +104,12 @@ def launch(system: LocalSystem, instance_type: str = "g6.xlarge") -> str:
 class Recorder:
     """A function of the local system, and the events that it was invoked with."""
 
-    def __init__(self, system: LocalSystem, name: str) -> None:
+    def __init__(self, system: LocalSystem, name: str, code: str = RECORDER) -> None:
         self._sqs = system.client("sqs")
         self._url = self._sqs.create_queue(QueueName=name)["QueueUrl"]
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as packed:
-            packed.writestr("main.py", RECORDER)
+            packed.writestr("main.py", code)
         made = system.client("lambda").create_function(
             FunctionName=name,
             Runtime="python3.13",

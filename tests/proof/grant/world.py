@@ -198,7 +198,7 @@ class World:
         from ministack.core import lambda_runtime  # noqa: PLC0415
 
         until(lambda: not lambda_runtime.workers_in_use(), seconds=PATIENCE)
-        self.system.gateway.call(emulator.stop_functions)
+        self.system.gateway.call(emulator.renew_functions)
 
 
 def deployed(directory: Path, *, rules: str = "") -> Iterator[World]:

@@ -60,7 +60,8 @@ def test_its_owner_commits_no_more_and_its_commits_stay() -> None:
     held = world.hold(JOB)
     held = commit(held, a_portion(held, 3), slot_id=a_slot_id(), ports=world.ports)
 
-    assert [one.items_done for one in cancelled(world, "j")] == [3]
+    (told,) = cancelled(world, "j")
+    assert (told.items_done, told.was_held) == (3, True)
 
     with pytest.raises(LeaseLost):
         extend_lease(

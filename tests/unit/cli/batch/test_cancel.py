@@ -8,10 +8,11 @@ import pytest
 import typer
 from moto import mock_aws
 
-from spindown.cli.cancel import cancel
+from spindown.cli.cancel import cancel, describe
 from spindown.cli.session import open_session
-from spindown.contract.job.manifest import manifest_key
+from spindown.contract.job.manifest import JobState, manifest_key
 from spindown.error import BadInput
+from spindown.job.cancel import Cancelled, CancelOutcome
 from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
 from tests.work import NEWER_MANIFEST
@@ -46,6 +47,14 @@ def test_cancels_one_job_of_a_batch_and_then_the_rest(
         "b-1-00000: cancelled\nb-1-00001: already cancelled\nb-1-00002: cancelled\n"
     )
     assert account.waiting(account.queue) == 0
+
+
+def test_says_that_a_worker_drops_its_job_later() -> None:
+    held = Cancelled(
+        job_id="j", outcome=CancelOutcome.CANCELLED, state=JobState.CANCELLED, was_held=True
+    )
+
+    assert describe(held) == "j: cancelled; its worker drops it within a `heartbeat_interval`"
 
 
 def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
