@@ -23,6 +23,7 @@ from spindown.contract.decision import (
 from spindown.contract.job.message import is_id
 from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
+from spindown.domain.fleet import Backlog
 from spindown.domain.job_type import parse_shape
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import About, Reason, ReasonCode
@@ -212,6 +213,22 @@ def say_outcome(outcome: Outcome, summary: DecisionSummary) -> str:
     is_of_shape = bool(summary.shape) and outcome in _OF_SHAPE
     whose = f"{say_shape(summary.shape)}: " if is_of_shape else ""
     return _line(whose + _say_outcome(outcome, summary))
+
+
+def say_last_outcome(outcome: Outcome, summary: DecisionSummary, waiting: Backlog) -> str:
+    """Return the last decision as ``say_outcome`` does, for who sees what the queue holds now.
+
+    One that found nothing was made before that came, or could not see it.
+    """
+    if summary.sizing.code is ReasonCode.NOTHING_WAITS:
+        if waiting.visible:
+            return "nothing waited; the next tick decides on what waits now"
+        if waiting.in_flight + waiting.delayed:
+            return (
+                "no message can be received now: a worker has just taken it, or it can be again "
+                "within a `lease_duration`"
+            )
+    return say_outcome(outcome, summary)
 
 
 _OF_SHAPE = frozenset({Outcome.HELD, Outcome.BLOCKED, Outcome.NOTHING_FITS, Outcome.REFUSED})

@@ -49,7 +49,7 @@ def doctor(
     """Check everything that a launch needs. Exit 1 if a launch cannot work."""
     planned = _planned(config) if deployment is None else None
     if local:
-        point_at_local_system()
+        point_at_local_system(config)
     findings = _find(planned, deployment, _say_nothing if as_json else _say_next)
     if planned is not None:
         findings = (name_file(each, config) for each in findings)

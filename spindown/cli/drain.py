@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from threading import Event
 from typing import Annotated
 
@@ -12,13 +13,14 @@ from rich.console import Group
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.line import print_line
+from spindown.cli.render.line import goes_on, noted_if_slow, print_aside, print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
 from spindown.error import BadInput, SpindownError, Throttled, Unreachable
 from spindown.operate.drain import (
     Remainder,
     begin_drain,
+    end_drain,
     read_remainder,
     say_unread,
     terminate_all,
@@ -44,6 +46,9 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
         bool, typer.Option("--now", help="Terminate all instances, busy ones too, after asking.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --now: do not ask.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take a drain back: let launches go on as before it.")
+    ] = False,
     every: Annotated[
         float, typer.Option(min=0.2, max=3600, help="Seconds between two updates.")
     ] = 2.0,
@@ -55,6 +60,10 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     """Stop launching, let workers finish their jobs, and wait until none runs."""
     if (workload is not None) is is_all:
         raise BadInput("WORKLOAD", workload, "name one workload, or give --all")
+    if undo and now:
+        raise BadInput("--undo", "--now", "give one of them")
+    whom = "all workloads" if workload is None else workload
+    print_aside(f"taking back the drain of {whom} ..." if undo else f"draining {whom} ...")
     session = open_session(config, deployment=deployment, local=local)
     names = [workload] if workload is not None else list(session.deployment.workloads)
     ports = session.control_ports()
@@ -63,22 +72,21 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
             session.workload(name)
         is_asked = now and not yes
         question = say_end([read_remainder(name, ports) for name in names]) if is_asked else ""
+    if undo:
+        _undo(session, names, ports, as_json=as_json)
+        return
     if question:
         typer.confirm(question, abort=True, err=as_json)
-    with session.told_if_slow():
-        ways_back = _begin(session, names, ports)
-    looks = _looks(names, ports, now=now, every=every)
-    if as_json:
-        _print_changes(looks, ways_back)
-        return
-    for name, commands in ways_back.items():
-        how = _AT_ONCE if now else _GENTLY
-        print_line(f"{name}: launches nothing more. {how} To go on:")
-        for command in commands:
-            print_line(f"  {command}")
-    sys.stdout.flush()
-    screens = (Group(*map(render_remainder, left)) for left in looks)
-    show_live(open_console(), screens)
+    way_back = f"spindown drain {'--all' if is_all else workload} --undo{session.options}"
+    with goes_on(f"the drain goes on by itself; take it back with: {way_back}"):
+        _begin(session, names, ports, is_told=not as_json)
+        looks = _looks(names, ports, now=now, every=every)
+        if as_json:
+            _print_changes(looks, way_back)
+        else:
+            print_line(_AT_ONCE if now else _GENTLY)
+            print_line(f"To go on: {way_back}")
+            _show(looks)
 
 
 def say_end(left: Sequence[Remainder]) -> str:
@@ -93,16 +101,36 @@ def say_end(left: Sequence[Remainder]) -> str:
     return f"Terminate {say_count(instances, 'instance')}{more}? {jobs} again from the last commit"
 
 
-def _begin(
-    session: Session, names: Sequence[str], ports: ControlPorts
-) -> Mapping[str, Sequence[str]]:
-    """Begin to drain workloads; return workload -> the commands that undo it."""
-    ways_back = {}
+def _begin(session: Session, names: Sequence[str], ports: ControlPorts, *, is_told: bool) -> None:
+    """Begin to drain workloads, and tell of each."""
     for name in names:
-        commands = begin_drain(name, ports)
-        session.nudge(name)
-        ways_back[name] = [f"{command}{session.options}" for command in commands]
-    return ways_back
+        with session.told_if_slow():
+            begin_drain(name, ports)
+            session.nudge(name)
+        if is_told:
+            print_line(f"{name}: launches nothing more.")
+            sys.stdout.flush()
+
+
+def _undo(session: Session, names: Sequence[str], ports: ControlPorts, *, as_json: bool) -> None:
+    """Take drains back, and tell of each workload whether it had one."""
+    for name in names:
+        with session.told_if_slow():
+            was_drained = end_drain(name, ports)
+            if was_drained:
+                session.nudge(name)
+        if as_json:
+            print(json.dumps({"workload": name, "was_drained": was_drained}), flush=True)
+        else:
+            print_line(f"{name}: {'launches again' if was_drained else 'was not drained'}")
+
+
+def _show(looks: Iterable[Sequence[Remainder]]) -> None:
+    """Show what is left until nothing is; where that is no screen, say so of a long silence."""
+    console = open_console()
+    screens = (Group(*map(render_remainder, left)) for left in looks)
+    with nullcontext() if console.is_terminal else noted_if_slow("waiting until nothing runs ..."):
+        show_live(console, screens)
 
 
 def _looks(
@@ -135,22 +163,20 @@ def _looks(
         pause.wait(every)
 
 
-def _print_changes(
-    looks: Iterable[Sequence[Remainder]], ways_back: Mapping[str, Sequence[str]]
-) -> None:
+def _print_changes(looks: Iterable[Sequence[Remainder]], way_back: str) -> None:
     """Print a JSON line for each workload of which something else is left than before."""
     before: dict[str, Mapping[str, object]] = {}
     for left in looks:
         for remainder in left:
-            told = tell_remainder(remainder, ways_back[remainder.workload])
+            told = tell_remainder(remainder, way_back)
             known = before.get(remainder.workload, {})
             if {**known, "at": told["at"]} != told:
                 before[remainder.workload] = told
                 print(json.dumps(told), flush=True)
 
 
-def tell_remainder(remainder: Remainder, undo: Sequence[str]) -> Mapping[str, object]:
-    """Return what is left of a fleet as JSON, and the commands that undo the drain."""
+def tell_remainder(remainder: Remainder, undo: str) -> Mapping[str, object]:
+    """Return what is left of a fleet as JSON, and the command that undoes the drain."""
     return {
         "workload": remainder.workload,
         "at": remainder.at.isoformat(),
@@ -172,7 +198,7 @@ def tell_remainder(remainder: Remainder, undo: Sequence[str]) -> Mapping[str, ob
         "instances": [instance.instance_id for instance in remainder.instances],
         # Without why: that may have other words each time.
         "unread": list(remainder.unread),
-        "undo": list(undo),
+        "undo": undo,
     }
 
 

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,9 @@ from rich.console import RenderableType
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.cli.render.line import (
+    goes_on,
     noted_if_slow,
+    print_aside,
     print_line,
     told_by_steps,
     told_if_slow,
@@ -25,7 +27,7 @@ from spindown.contract.name import is_entry
 from spindown.ec2sim.instance import InstanceState
 from spindown.error import NotFound
 from spindown.installed import require
-from spindown.local import TICK, daemon
+from spindown.local import STATE, TICK, daemon
 from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, SystemStatus
 from spindown.reason_text import say_count
@@ -33,7 +35,6 @@ from spindown.reason_text import say_count
 app = make_group("Run a deployment on this machine.")
 
 State = Annotated[Path, typer.Option(help="Directory for logs and generated files.")]
-STATE = Path(".spindown")
 #: Bytes that a state directory keeps from which on it is told.
 _WORTH_A_WORD = 1_000_000
 
@@ -63,7 +64,7 @@ def up(
 ) -> None:
     """Start the local system in the background and deploy into it; again: deploy what changed."""
     require("local")
-    with told_by_steps() as tell:
+    with told_by_steps() as tell, left_off(state):
         tell(f"reading {config}")
         from spindown import config as configuration  # noqa: PLC0415 - slow: the line comes first
         from spindown.config import archive  # noqa: PLC0415 - likewise
@@ -84,6 +85,26 @@ def up(
         return
     for line in say_up(status, state):
         print(line)
+
+
+@contextmanager
+def left_off(state: Path) -> Iterator[None]:
+    """Say at a Ctrl-C of ``up`` whether a local system is left, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        where = _option(state)
+        is_up = StateDirectory(state).holder() is not None
+        left = "the local system runs, with what it had before or only part of the change"
+        said = left if is_up else "no local system is left running"
+        again, end = f"spindown local up{where}", f"spindown local down{where}"
+        print_aside(f"{said}; go on with: {again}" + (f"; end it with: {end}" if is_up else ""))
+        raise
+
+
+def _option(state: Path) -> str:
+    """Return the option that names a state directory, with a space before it; "": none is due."""
+    return "" if state.resolve() == STATE.resolve() else f" --state {shlex.quote(str(state))}"
 
 
 def say_up(status: SystemStatus, state: Path) -> Iterator[str]:
@@ -133,12 +154,16 @@ def down(
             lost = _find_lost(state)
         if lost:
             typer.confirm(f"{lost} Go on? (--yes: do not ask)", abort=True, err=True)
-    with told_by_steps() as tell:
+    ending = (
+        f"the local system may still be ending; go on with: spindown local down{_option(state)}"
+    )
+    with told_by_steps() as tell, goes_on(ending):
         was_up = daemon.stop(state, tell)
     if as_json:
         print(json.dumps({"was_up": was_up}))
     else:
-        print("The local system is down." if was_up else "No local system was up.")
+        where = "" if was_up else f"No local system was up in {state.resolve()}."
+        print(where or "The local system is down.")
         if state.is_dir() and (size := StateDirectory(state).size) >= _WORTH_A_WORD:
             print(
                 f"{state} keeps {size / 1e6:.0f} MB: logs, and what makes the next start quicker; "
@@ -165,7 +190,9 @@ def status(
     with told_if_slow(local=True):
         found = daemon.status(state)
     if found is None:
-        said = f"no local system is up in {state}: start it with `spindown local up` first"
+        said = (
+            f"no local system is up in {state.resolve()}: start it with `spindown local up` first"
+        )
         raise NotFound(said)
     if as_json:
         print(json.dumps(encode(found)))

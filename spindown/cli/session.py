@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import boto3
 
     from spindown.aws.wiring import Aws
+    from spindown.local.status import SystemStatus
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def find_place(
         inputs = {name: workload.inputs for name, workload in workloads.items()}
         options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""
     if local:
-        here = point_at_local_system()
+        here = point_at_local_system(config)
         if here != deployment:
             remedy = f"the local system here runs {here}: name that, or start one for this file"
             raise BadInput("deployment", deployment, remedy)
@@ -332,11 +333,11 @@ def _configuration_read() -> Iterator[None]:
         raise BadInput("AWS profile", profile, remedy) from exc
 
 
-def reach_local_system(deployment: str) -> Session:
+def reach_local_system(deployment: str, config: Path) -> Session:
     """Connect to the local system of this directory, and leave this process as it is.
 
     Raises:
-        BadInput: none runs here, or it runs another deployment.
+        BadInput: none runs here or beside the file, or it runs another deployment.
     """
     import boto3  # noqa: PLC0415 - slow
     from botocore.session import Session as CoreSession  # noqa: PLC0415 - likewise
@@ -344,14 +345,12 @@ def reach_local_system(deployment: str) -> Session:
     from spindown.aws.wiring import Aws  # noqa: PLC0415 - likewise
     from spindown.local import daemon, environment  # noqa: PLC0415 - likewise
 
-    status = daemon.status()
-    if status is None:
-        raise BadInput("local system", str(Path.cwd()), "start it here with `spindown local up`")
+    state, status = _find_local_system(config)
     if status.deployment != deployment:
         remedy = f"the local system here runs {status.deployment}: name that"
         raise BadInput("deployment", deployment, remedy)
     core = CoreSession()
-    core.set_config_variable("config_file", str(daemon.profile()))
+    core.set_config_variable("config_file", str(daemon.profile(state)))
     core.set_config_variable("profile", environment.PROFILE)
     aws = Aws(boto3.Session(botocore_session=core, region_name=status.region))
     return Session(aws=aws, deployment=aws.settings(deployment).deployment())
@@ -367,20 +366,35 @@ def has_credentials() -> bool:
         return _configure(None).get_credentials() is not None
 
 
-def point_at_local_system() -> str:
+def point_at_local_system(config: Path = CONFIG_FILE) -> str:
     """Point this process at the local system of its directory, and at nothing else of AWS.
 
     Returns the name of the deployment that it runs.
-    """
-    from spindown.local import daemon, environment  # noqa: PLC0415 - slow
 
-    status = daemon.status()
-    if status is None:
-        raise BadInput("--local", str(Path.cwd()), "start it here with `spindown local up` first")
+    Raises:
+        BadInput: none runs here or beside the file.
+    """
+    from spindown.local import environment  # noqa: PLC0415 - slow
+
+    _, status = _find_local_system(config)
     for name in os.environ.keys() - environment.outer_environment().keys():
         del os.environ[name]
     os.environ.update(environment.aws_environment(status.endpoint, status.region))
     return status.deployment
+
+
+def _find_local_system(config: Path) -> "tuple[Path, SystemStatus]":
+    """Return the state of the system that runs here, or else beside the file, and its status."""
+    from spindown.local import STATE, daemon  # noqa: PLC0415 - slow
+
+    for state in (STATE, config.parent / STATE):
+        if (status := daemon.status(state)) is not None:
+            return state, status
+    remedy = (
+        "no local system runs in this folder: run this where `spindown local up` was run, name the "
+        "file there with --config, or start one here first"
+    )
+    raise BadInput("--local", str(Path.cwd()), remedy)
 
 
 def is_local() -> bool:

@@ -1,16 +1,18 @@
 """Results as they come: a stream that can be left, in order or not, and waits ever longer."""
 
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from spindown.error import BadInput, WorkFailed
+from spindown.error import BadInput, WorkFailed, printable
 from spindown.port import ObjectStore
 
 R = TypeVar("R")
@@ -95,6 +97,18 @@ class ItemResult(Generic[R]):
             if isinstance(one, BadInput):
                 raise one
         return [one for one in fetched if isinstance(one, Path)]
+
+
+@contextmanager
+def told_at_interrupt(what: Callable[[], str]) -> Iterator[None]:
+    """Say at a Ctrl-C what is not over, and what becomes of it, as ``what`` returns it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if said := what():
+            sys.stderr.write(printable(f"spindown: {said}") + "\n")
+            sys.stderr.flush()
+        raise
 
 
 class StreamEnd:
@@ -185,7 +199,8 @@ class ResultStream(Generic[S]):
         with self._lock:
             self._is_reading = True
             try:
-                return self._read(self._await_next())
+                with told_at_interrupt(self._what):
+                    return self._read(self._await_next())
             except BaseException as exc:
                 self._is_closing = self._is_closing or not isinstance(exc, StopIteration)
                 raise

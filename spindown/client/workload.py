@@ -45,6 +45,7 @@ from spindown.client.stream import (
     ItemResult,
     OnExit,
     ResultStream,
+    told_at_interrupt,
 )
 from spindown.config.archive import is_deployed
 from spindown.contract.job.batch import UPLOADS, Batch
@@ -131,8 +132,8 @@ class Workload(Mapper[T, R]):
             name: the workload.
             config: the file that describes its deployment.
             deployment: name of the deployment, in place of a file.
-            local_system: whether it runs in the local system of this directory
-                (``spindown local up``); else AWS is asked as it is configured here.
+            local_system: whether it runs in the local system of this directory, or of that of
+                ``config`` (``spindown local up``); else AWS is asked as it is configured here.
             function: the file of the function that it must run; None: it runs what is deployed.
 
         Raises:
@@ -147,7 +148,8 @@ class Workload(Mapper[T, R]):
             raise BadInput("local_system", local_system, "give True or False")
         place = find_place(Path(config), deployment=deployment, local=False)
         if local_system:
-            session, options = reach_local_system(place.deployment), f"{place.options}{LOCAL}"
+            session = reach_local_system(place.deployment, Path(config))
+            options = f"{place.options}{LOCAL}"
         else:
             try:
                 session, options = connect(place.deployment, place.region), place.options
@@ -542,11 +544,12 @@ class Submission(Generic[R]):
         check_timeout(timeout)
         ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
         begun, pause = time.monotonic(), LOOK_SECONDS
-        while not ends.look():
-            if timeout is not None and time.monotonic() - begun >= timeout:
-                raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
-            Event().wait(pause)
-            pause = min(pause * 2, LOOK_SECONDS_MOST)
+        with told_at_interrupt(self.describe):
+            while not ends.look():
+                if timeout is not None and time.monotonic() - begun >= timeout:
+                    raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
+                Event().wait(pause)
+                pause = min(pause * 2, LOOK_SECONDS_MOST)
         self._is_over = True
         return self._count(list(ends.ended.values()))
 

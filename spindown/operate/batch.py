@@ -33,7 +33,7 @@ from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.decision import read_decision
 from spindown.port import ControlPorts, ObjectStore
-from spindown.reason_text import say_outcome, say_shape_outcome
+from spindown.reason_text import say_last_outcome, say_shape_outcome
 
 _READS_AT_ONCE = 16
 #: Jobs whose manifests one list reads, within seconds.
@@ -418,7 +418,8 @@ def _say_decision(shapes: Collection[str], outlook: Outlook) -> str:
     """Return the last decision for what waits; ``""`` among the shapes: nobody knows for which."""
     last = outlook.view.decision
     if not outlook.policy.types:
-        return "" if last is None else say_outcome(last.outcome, last.summary)
+        waiting = all_of(outlook.waiting.values())
+        return "" if last is None else say_last_outcome(last.outcome, last.summary, waiting)
     # What a queue did not hold then was yet to be routed.
     own = [
         one

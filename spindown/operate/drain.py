@@ -4,7 +4,6 @@ The live policy says it, with no room for a worker: the scaler launches nothing 
 worker ends after the jobs that it holds. So it goes on when nobody watches, and an edit ends it.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,15 +58,29 @@ class Remainder:
             raise error
 
 
-def begin_drain(workload: str, ports: ControlPorts) -> tuple[str, ...]:
-    """Leave no room for a worker in the live policy; return the commands that give it back.
+def begin_drain(workload: str, ports: ControlPorts) -> None:
+    """Leave no room for a worker in the live policy.
 
     Raises:
         ConfigError: another key of the live policy is not valid, so that it cannot be edited.
     """
-    _, edit = ports.settings.workload(workload)
     edit_policy(workload, NO_WORKER, settings=ports.settings, table=ports.table)
-    return _way_back(workload, edit)
+
+
+def end_drain(workload: str, ports: ControlPorts) -> bool:
+    """Give back the room that there was before the last drains; tell whether there was a drain.
+
+    Raises:
+        ConfigError: another key of the live policy is not valid, so that it cannot be edited.
+    """
+    edits = [_read(edit) for edit in reversed(ports.settings.history(workload))]
+    if not edits or not _leaves_no_room(edits[0]):
+        return False
+    before = next((edit for edit in edits if not _leaves_no_room(edit)), {})
+    kept = {key: before[key] for key in NO_WORKER if key in before}
+    deployed = NO_WORKER.keys() - kept.keys()
+    edit_policy(workload, kept, clear=deployed, settings=ports.settings, table=ports.table)
+    return True
 
 
 def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
@@ -143,21 +156,13 @@ def terminate_all(remainder: Remainder, ports: ControlPorts) -> None:
         raise failed[0]
 
 
-def _way_back(workload: str, edit: LiveEdit | None) -> tuple[str, ...]:
-    before = _read(edit)
-    # Where there was no room before, an earlier drain has left none: its zeros are nobody's wish.
-    ours = (0, None) if before.get("max_workers") == 0 else (None,)
-    kept = [f"{key}={json.dumps(before[key])}" for key in NO_WORKER if before.get(key) not in ours]
-    deployed = [key for key in NO_WORKER if before.get(key) in ours]
-    return (
-        *([f"spindown policy set {workload} {' '.join(kept)}"] if kept else []),
-        *([f"spindown policy reset {workload} {' '.join(deployed)}"] if deployed else []),
-    )
+def _leaves_no_room(edit: Mapping[str, object]) -> bool:
+    return edit.get("max_workers") == 0
 
 
-def _read(edit: LiveEdit | None) -> Mapping[str, object]:
+def _read(edit: LiveEdit) -> Mapping[str, object]:
     try:
-        before = from_json("live policy", edit.text) if edit is not None else {}
+        before = from_json("live policy", edit.text)
     except ContractError:
         return {}
     return before if isinstance(before, dict) else {}

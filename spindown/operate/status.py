@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.config import format_duration
@@ -16,10 +16,10 @@ from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
-from spindown.reason_text import say, say_count, say_error, say_outcome
+from spindown.reason_text import say, say_count, say_error, say_last_outcome
 
-#: After so long without a tick what was decided tells little, and the alarm ``tick-missing`` rings.
-_SILENT_AFTER = timedelta(minutes=5)
+#: After so long without a tick, of which one comes each minute, what was decided tells little.
+_SILENT_AFTER = timedelta(minutes=2)
 #: Alert -> what status says of it.
 _DEADLINES = {
     "deadline-missed": "a job is past its deadline (`finish_within`): `spindown why` names it",
@@ -120,13 +120,16 @@ def read_status(
     view, account = ledger.read(), ledger.read_account()
     decision, spent = view.decision, spent_of(ledger, view, now)
     waiting = dict(zip(queues, backlogs(queues.values()), strict=True))
+    backlog = all_of(waiting.values())
+    # What is in flight is at work, as far as the rows of workers tell.
+    seen = replace(backlog, in_flight=0, delayed=0)
     month = account.budget_at(now)
     # The next tick charges it.
     accrued = sum(accrue_at_least(worker, now).dollars for worker in view.workers.values())
     return Status(
         workload=workload,
         at=now,
-        backlog=all_of(waiting.values()),
+        backlog=backlog,
         shapes=_shown_shapes(waiting, view, declared),
         dead_letters=dead_letters.backlog().visible,
         waited=_waited(view.backlog.backlog_since, now),
@@ -141,7 +144,9 @@ def read_status(
         budget_usd=budget_usd,
         reserved_usd=max(month.committed - month.dollars - accrued, 0.0),
         decision=(
-            say_outcome(decision.outcome, decision.summary) if decision else "no decision yet"
+            say_last_outcome(decision.outcome, decision.summary, seen)
+            if decision
+            else "no decision yet"
         ),
         decided_at=decision.at if decision else None,
         notes=tuple(say(note) for note in decision.notes) if decision else (),
@@ -176,10 +181,7 @@ def _workers(view: LedgerView) -> tuple[WorkerStatus, ...]:
 
 
 def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: str) -> Iterator[str]:
-    silence = now - view.decision.at if view.decision else timedelta(0)
-    if silence > _SILENT_AFTER:
-        whole = format_duration(timedelta(seconds=round(silence.total_seconds())))
-        yield f"no tick for {whole}: nothing is launched meanwhile; the scaler's log says why"
+    yield from _say_silence(view, now)
     if view.is_lock_damaged(now):
         yield "the row of the tick's lock is damaged: the next tick takes it as free"
     for region, breaker in sorted(view.breakers.items()):
@@ -202,6 +204,21 @@ def _troubles(view: LedgerView, account: AccountView, now: datetime, refusal: st
         if known is not None and now - known.seen_at <= FORGOTTEN_AFTER:
             yield words
     yield from _damages(view.bad_rows + account.bad_rows, now)
+
+
+def _say_silence(view: LedgerView, now: datetime) -> Iterator[str]:
+    """Yield that no tick has decided for long, and until when none can while one holds the lock."""
+    silence = now - view.decision.at if view.decision else timedelta(0)
+    if silence < _SILENT_AFTER:
+        return
+    whole = format_duration(timedelta(seconds=round(silence.total_seconds())))
+    until = view.lock.until if view.lock is not None else now
+    is_held = until > now and not view.is_lock_damaged(now)
+    held = f"one that began and has not ended holds the others up until {until:%H:%M:%S} UTC; "
+    yield (
+        f"no tick for {whole}: nothing is launched meanwhile; {held if is_held else ''}"
+        "`spindown doctor` says what ticks, and the scaler's log why it fails"
+    )
 
 
 def next_try(view: LedgerView, now: datetime) -> datetime | None:

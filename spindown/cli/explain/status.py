@@ -12,7 +12,7 @@ from rich.console import Group
 
 from spindown.cli import option
 from spindown.cli.render.batch import render_batch
-from spindown.cli.render.line import told_if_slow
+from spindown.cli.render.line import goes_on, told_if_slow
 from spindown.cli.render.screen import open_console, render_status, show_live
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
@@ -89,12 +89,13 @@ def watch(
 ) -> None:
     """Show the same live, until Ctrl-C; as JSON, one line a look."""
     session = open_session(config, deployment=deployment, local=local)
-    looks = _looks(session, workloads, every, Event())
-    if as_json:
-        for look in looks:
-            print(json.dumps([encode(entry) for entry in look]), flush=True)
-        return
-    show_live(open_console(), (Group(*map(render_status, look)) for look in looks))
+    with goes_on(f"the work goes on; end it with: spindown drain --all{session.options}"):
+        looks = _looks(session, workloads, every, Event())
+        if as_json:
+            for look in looks:
+                print(json.dumps([encode(entry) for entry in look]), flush=True)
+        else:
+            show_live(open_console(), (Group(*map(render_status, look)) for look in looks))
 
 
 def _looks(

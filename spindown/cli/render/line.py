@@ -85,6 +85,16 @@ def noted_if_slow(text: str, *, patience: float | None = None) -> Iterator[Tell]
 
 
 @contextmanager
+def goes_on(what: str) -> Iterator[None]:
+    """Say at a Ctrl-C what goes on all the same, or what is left; the process ends by it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_aside(what)
+        raise
+
+
+@contextmanager
 def told_by_steps() -> Iterator[Tell]:
     """Give what tells a step as it begins, after the seconds until then; a long one is repeated."""
     began = time.monotonic()

@@ -23,6 +23,11 @@ def test_takes_one_workload_or_all(arguments: list[str]) -> None:
         app(["drain", *arguments], standalone_mode=False)
 
 
+def test_a_drain_is_either_hurried_or_taken_back() -> None:
+    with pytest.raises(BadInput, match="give one of them"):
+        app(["drain", "--all", "--now", "--undo"], standalone_mode=False)
+
+
 def test_shows_workers_by_state_and_the_jobs_in_hand() -> None:
     lease = a_lease(instance_id="i-1", job_id="j-7", items=9, items_done=4)
     remainder = Remainder(
@@ -117,7 +122,7 @@ def test_names_what_gives_no_answer() -> None:
     left = a_part(AWAY=Unreachable("no route"))
 
     assert "AWAY cannot be read: no route" in render_remainder(left).plain
-    assert tell_remainder(left, [])["unread"] == ["AWAY"]
+    assert tell_remainder(left, "")["unread"] == ["AWAY"]
     assert not left.is_empty
 
 
@@ -128,7 +133,7 @@ def test_tells_programs_what_is_left_and_the_way_back() -> None:
         workload="ocr", at=NOW, is_heard=True, launching=0, workers=(worker,), instances=()
     )
 
-    told = tell_remainder(remainder, ["spindown policy reset ocr max_workers"])
+    told = tell_remainder(remainder, "spindown drain ocr --undo")
 
     assert json.loads(json.dumps(told))["workers"] == [
         {
@@ -137,4 +142,4 @@ def test_tells_programs_what_is_left_and_the_way_back() -> None:
             "jobs": [{"job_id": "j-7", "items_done": 4, "items": 9}],
         }
     ]
-    assert (told["is_empty"], told["undo"]) == (False, ["spindown policy reset ocr max_workers"])
+    assert (told["is_empty"], told["undo"]) == (False, "spindown drain ocr --undo")

@@ -8,8 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from spindown.cli.init import init
-from spindown.cli.local import down, render_instances, say_up, up
-from spindown.error import ConfigError
+from spindown.cli.local import down, left_off, render_instances, say_up, up
+from spindown.cli.session import point_at_local_system
+from spindown.error import BadInput, ConfigError
+from spindown.local.daemon import DaemonError
+from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, QueueStatus, SystemStatus
 
 CONSOLE = "/somewhere/far/below/.spindown/instances/i-0123456789abcdef0/console.log"
@@ -47,6 +50,46 @@ def test_code_that_cannot_run_starts_no_local_system(tmp_path: Path) -> None:
         up(config=config, state=tmp_path / "state")
 
     assert not (tmp_path / "state").exists()
+
+
+def test_a_ctrl_c_says_that_no_system_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt), left_off(tmp_path):
+        raise KeyboardInterrupt
+
+    assert capsys.readouterr().err == (
+        "spindown: no local system is left running; "
+        f"go on with: spindown local up --state {tmp_path}\n"
+    )
+
+
+def test_a_ctrl_c_says_that_a_system_runs_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        StateDirectory(tmp_path).held(),
+        pytest.raises(KeyboardInterrupt),
+        left_off(tmp_path),
+    ):
+        raise KeyboardInterrupt
+
+    assert f"end it with: spindown local down --state {tmp_path}\n" in capsys.readouterr().err
+
+
+def test_local_is_found_beside_the_file_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Path("project")
+    directory = StateDirectory(project / ".spindown")
+    with directory.held():
+        directory.tell(endpoint="http://127.0.0.1:9")
+        # Whoever was found and does not answer.
+        with pytest.raises(DaemonError, match=r"http://127.0.0.1:9 does not answer"):
+            point_at_local_system(project / "spindown.toml")
+        with pytest.raises(BadInput, match="no local system runs in this folder: run this where"):
+            point_at_local_system(Path("spindown.toml"))
 
 
 def test_only_queues_that_people_send_to_are_told() -> None:

@@ -190,9 +190,7 @@ def refusal(code: str, message: str) -> ClientError:
         ),
         pytest.param(["status"], "no AWS credentials were found", id="no credentials"),
         pytest.param(["status", "--local"], "--local is '", id="no local system"),
-        pytest.param(
-            ["local", "status"], "no local system is up in .spindown: start", id="its status"
-        ),
+        pytest.param(["local", "status"], "no local system is up in /", id="its status"),
         pytest.param(
             ["local", "up", "--state", "a-file"],
             "state directory is '",

@@ -100,6 +100,21 @@ def test_failures_can_be_values() -> None:
     assert mapper.work.times_left == 0
 
 
+def test_a_ctrl_c_says_what_becomes_of_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> Iterator[ItemResult[Any] | None]:
+        yield ok(0)
+        raise KeyboardInterrupt
+
+    mapper = RememberedMapper()
+    mapper.work = Remembered(interrupted())
+
+    with pytest.raises(KeyboardInterrupt):
+        mapper.gather(["a", "b"])
+
+    assert capsys.readouterr().err == "spindown: b-1 goes on\n"
+    assert mapper.work.times_left == 1
+
+
 def test_a_break_leaves_the_rest_at_once() -> None:
     mapper = RememberedMapper(ok(0), ok(1))
 

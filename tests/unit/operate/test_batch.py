@@ -11,7 +11,7 @@ from rich.console import Console
 
 from spindown.cli.render.batch import render_batch, say_failed
 from spindown.contract.codec import encode
-from spindown.contract.decision import Outcome, ShapeRecord
+from spindown.contract.decision import DecisionSummary, Outcome, ShapeRecord
 from spindown.contract.job.batch import Batch, batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id
@@ -168,6 +168,26 @@ def test_a_job_that_no_machine_takes_waits_with_its_reason() -> None:
 
     assert (waits.state, bool(waits.decision)) == (BatchState.WAITING, True)
     assert (runs.state, runs.decision) == (BatchState.RUNNING, "")
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (Backlog(visible=1, in_flight=0), "nothing waited; the next tick decides"),
+        (Backlog(visible=0, in_flight=1), "no message can be received now"),
+        (Backlog(visible=0, in_flight=0), "nothing waits"),
+    ],
+    ids=["sent since", "hidden", "no message"],
+)
+def test_what_waits_is_not_told_that_nothing_does(there: Backlog, said: str) -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    summary = DecisionSummary(sizing=Reason(ReasonCode.NOTHING_WAITS))
+    last = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.ENOUGH, summary=summary)
+    view = LedgerView(decision=last)
+    world.outlook = replace(world.outlook, view=view, waiting={"": there})
+
+    assert world.detail("b").batch.decision.startswith(said)
 
 
 def test_what_waits_is_told_what_was_decided_for_its_own_shape() -> None:

@@ -1,5 +1,6 @@
 """A drain ends a fleet without losing work, and says truly when nothing runs any more."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
@@ -15,7 +16,7 @@ from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
 from spindown.memory import PortCall
-from spindown.operate.drain import begin_drain, read_remainder, terminate_all
+from spindown.operate.drain import begin_drain, end_drain, read_remainder, terminate_all
 from spindown.reason_text import say_outcome
 from tests.control import AWAY, DEPLOYMENT, REGION, WORKLOAD, ControlWorld
 from tests.failure import failing, only_in, refuse
@@ -203,48 +204,47 @@ def test_to_look_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "way_back"),
+    ("edit", "left"),
     [
-        pytest.param({}, ("spindown policy reset classify max_workers warm_workers",), id="none"),
-        pytest.param(
-            {"max_workers": 9, "warm_workers": 2},
-            ("spindown policy set classify max_workers=9 warm_workers=2",),
-            id="both",
-        ),
-        pytest.param(
-            {"max_workers": 9, "idle_timeout": "2m"},
-            (
-                "spindown policy set classify max_workers=9",
-                "spindown policy reset classify warm_workers",
-            ),
-            id="one",
-        ),
-        pytest.param(
-            {"warm_workers": 0},
-            (
-                "spindown policy set classify warm_workers=0",
-                "spindown policy reset classify max_workers",
-            ),
-            id="nobody kept warm",
-        ),
-        pytest.param(
-            {"max_workers": 0, "warm_workers": 0},
-            ("spindown policy reset classify max_workers warm_workers",),
-            id="drained before, by this",
-        ),
-        pytest.param(
-            {"max_workers": 0},
-            ("spindown policy reset classify max_workers warm_workers",),
-            id="drained before",
-        ),
+        pytest.param({}, {}, id="none"),
+        pytest.param({"max_workers": 9, "warm_workers": 2}, None, id="both"),
+        pytest.param({"max_workers": 9, "idle_timeout": "2m"}, None, id="one"),
+        pytest.param({"warm_workers": 0}, None, id="nobody kept warm"),
+        pytest.param({"max_workers": 0, "warm_workers": 0}, {}, id="drained before, by this"),
+        pytest.param({"max_workers": 0}, {}, id="drained before"),
     ],
 )
-def test_tells_the_way_back(edit: dict[str, object], way_back: tuple[str, ...]) -> None:
+def test_takes_a_drain_back(edit: dict[str, object], left: dict[str, object] | None) -> None:
     world = ControlWorld()
     if edit:
         edit_policy(WORKLOAD, edit, settings=world.settings, table=world.table)
+    begin_drain(WORKLOAD, world.ports)
+    begin_drain(WORKLOAD, world.ports)
 
-    assert begin_drain(WORKLOAD, world.ports) == way_back
+    assert end_drain(WORKLOAD, world.ports)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert json.loads(stored.text if stored else "{}") == (edit if left is None else left)
+
+
+def test_what_changed_since_a_drain_stays_when_it_is_taken_back() -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+    later = {"idle_timeout": "3m"}
+    edit_policy(WORKLOAD, later, settings=world.settings, table=world.table)
+
+    end_drain(WORKLOAD, world.ports)
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == later
+
+
+def test_no_drain_is_none_to_take_back() -> None:
+    world = ControlWorld()
+    edit_policy(WORKLOAD, {"max_workers": 3}, settings=world.settings, table=world.table)
+
+    assert not end_drain(WORKLOAD, world.ports)
 
 
 def test_a_broken_live_edit_is_no_obstacle() -> None:

@@ -13,7 +13,7 @@ from spindown.cli.render.saving import format_item_cost
 from spindown.cli.render.screen import TextConsole, format_seconds, render_status
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
-from spindown.contract.decision import Outcome
+from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.contract.row import (
     BacklogRow,
     BreakerRow,
@@ -432,7 +432,7 @@ def test_names_the_quota_that_must_be_raised(quota_class: str, name: str) -> Non
     assert trouble.endswith("64 vCPUs")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(299, ()), (1500, ("no tick for 25m",))])
+@pytest.mark.parametrize(("seconds", "said"), [(119, ()), (1500, ("no tick for 25m",))])
 def test_says_when_the_tick_is_silent_and_so_the_decision_old(
     seconds: int, said: tuple[str, ...]
 ) -> None:
@@ -443,6 +443,19 @@ def test_says_when_the_tick_is_silent_and_so_the_decision_old(
     found = world.status().troubles
 
     assert tuple(trouble.partition(":")[0] for trouble in found) == said
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(90, True), (0, False)])
+def test_says_until_when_a_tick_holds_the_others_up(seconds: int, is_said: bool) -> None:
+    world = World()
+    at, until = NOW - timedelta(minutes=3), NOW + timedelta(seconds=seconds)
+    world.put(rows.DECISION, DecisionRow(at=at, digest="a", key="k", outcome=Outcome.IDLE))
+    world.put(rows.LOCK, rows.LockRow(fence=7, holder="killed", until=until))
+
+    (found,) = world.status().troubles
+
+    assert found.startswith("no tick for 3m")
+    assert (f"until {until:%H:%M:%S} UTC" in found) is is_said
 
 
 def test_shows_what_the_decision_adds_to_its_sentence() -> None:
@@ -516,6 +529,21 @@ def test_the_last_decision_is_told_with_its_age() -> None:
 
     assert status.decided_at == decided
     assert "40s ago: " in screen_of(status)
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_nothing_waits_is_not_said_beside_what_waits(*, is_sent: bool) -> None:
+    world = World()
+    world.queue.send([Outgoing(body="{}")] if is_sent else [])
+    summary = DecisionSummary(sizing=Reason(ReasonCode.NOTHING_WAITS))
+    row = DecisionRow(at=NOW, digest="a", key="k", outcome=Outcome.ENOUGH, summary=summary)
+    world.put(rows.DECISION, row)
+
+    said = world.status().decision
+
+    assert said == (
+        "nothing waited; the next tick decides on what waits now" if is_sent else "nothing waits"
+    )
 
 
 @pytest.mark.parametrize(("busy", "shown"), [(60.0, True), (6000.0, False)])
