@@ -343,7 +343,6 @@ class Attempt:
             reason = printable(end.broken.reason)
             self._log.warning(ATTEMPT_FAILED, cause=end.broken.cause, reason=reason)
             self._place.output_log.add(f"[spindown] the attempt failed: {reason}")
-            context.reporter.emit({"JobsFailed": 1})
             self._held = settle_failure(
                 self._held,
                 portion,

@@ -18,6 +18,7 @@ from spindown.contract.job.event import job_event
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.contract.metric import class_of
+from spindown.domain.batch import BatchEnd, end_of_job
 from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
 from spindown.domain.policy import Needs, Policy
@@ -112,8 +113,15 @@ class SlotContext:
         return self.life.policy
 
 
+#: How a job ended -> the metric that counts it.
+_COUNTED = {BatchEnd.COMPLETED: "JobsCompleted", BatchEnd.FAILED: "JobsFailed"}
+
+
 def announce(manifest: Manifest, context: SlotContext) -> None:
-    """Let other systems hear how a job ended, without waiting for it."""
+    """Count how a job ended, and let other systems hear of it, without waiting for them."""
+    ended = end_of_job(str(manifest.state), items_failed=manifest.items_failed)
+    if ended in _COUNTED:
+        context.reporter.emit({_COUNTED[ended]: 1})
     if context.outbox is None:
         return
     event = job_event(

@@ -20,8 +20,9 @@ class Graph:
 
     title: str
     left: Sequence[cloudwatch.IMetric]
+    #: What is counted on the axis, in which unit or of which time.
+    left_label: str
     right: Sequence[cloudwatch.IMetric] = ()
-    left_label: str = ""
     right_label: str = ""
     stacked: bool = False
     #: Whether the right axis begins at zero; a saving may be negative.

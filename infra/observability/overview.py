@@ -52,7 +52,7 @@ def _lines(
     title: str,
     name: str,
     statistic: str,
-    unit: str = "",
+    unit: str,
     *,
     hourly: bool = False,
 ) -> Graph:
@@ -136,7 +136,9 @@ def _workers(metrics: MetricScope) -> Section:
                 left=[metrics.search("LiveWorkers", "Maximum", by=CAPACITY_TYPE, function="SUM")],
                 left_label="workers",
             ),
-            _lines(metrics, "Instances launched", "InstancesLaunched", "Sum", hourly=True),
+            _lines(
+                metrics, "Instances launched", "InstancesLaunched", "Sum", "in an hour", hourly=True
+            ),
             _lines(metrics, "Boot, p95", "BootSeconds", "p95", "seconds", hourly=True),
             _lines(metrics, "Being interrupted", "InterruptingWorkers", "Maximum", "workers"),
         ],
@@ -152,15 +154,18 @@ def _trouble(metrics: MetricScope) -> Section:
             "says what to do, or when Spindown tries again by itself."
         ),
         graphs=[
-            _lines(metrics, "Interruptions", "Interruptions", "Sum", hourly=True),
-            _lines(metrics, "Items redone", "ItemsRedone", "Sum", hourly=True),
-            _lines(metrics, "Time of a commit, p95", "CommitSeconds", "p95", "s", hourly=True),
+            _lines(metrics, "Interruptions", "Interruptions", "Sum", "in an hour", hourly=True),
+            _lines(metrics, "Items redone", "ItemsRedone", "Sum", "in an hour", hourly=True),
+            _lines(
+                metrics, "Time of a commit, p95", "CommitSeconds", "p95", "seconds", hourly=True
+            ),
             Graph(
                 title="Launching is stopped",
                 left=[
                     metrics.search(name, "Maximum", by=WORKLOAD, function="MAX")
                     for name in ("BreakerOpen", "BudgetStopped", "NothingFits", "QuotaBlocked")
                 ],
+                left_label="above 0: stopped",
             ),
             Graph(
                 title="Messages not routed, and jobs sent back to be routed again",
@@ -168,6 +173,7 @@ def _trouble(metrics: MetricScope) -> Section:
                     metrics.search(name, "Sum", by=WORKLOAD, function="SUM")
                     for name in ("JobsNotRouted", "JobsRerouted")
                 ],
+                left_label="in 5 minutes",
             ),
             Graph(
                 title="Waits for a person",
@@ -175,6 +181,7 @@ def _trouble(metrics: MetricScope) -> Section:
                     metrics.search("Alerts", "Maximum", by=ALERT),
                     metrics.metric("Untold", "Maximum", label="could not be published"),
                 ],
+                left_label="alerts",
             ),
         ],
     )
@@ -195,7 +202,9 @@ def _idleness(metrics: MetricScope) -> Section:
                 "Maximum",
                 "percent of paid time",
             ),
-            _lines(metrics, "Idle longer than expected", "IdleBeyondExpectation", "Maximum"),
+            _lines(
+                metrics, "Idle longer than expected", "IdleBeyondExpectation", "Maximum", "workers"
+            ),
             _lines(metrics, "Idle time", "IdleSeconds", "Sum", "seconds in the hour", hourly=True),
         ],
     )
@@ -214,6 +223,7 @@ def _health(metrics: MetricScope) -> Section:
             Graph(
                 title="Ticks per minute",
                 left=[metrics.search("Ticks", "Sum", by=WORKLOAD, period=MINUTE)],
+                left_label="ticks",
             ),
             Graph(
                 title="Age of the catalogue's sources",
@@ -234,6 +244,7 @@ def _health(metrics: MetricScope) -> Section:
                     ),
                     metrics.search("MalformedEvents", "Sum", by=FUNCTION),
                 ],
+                left_label="in 5 minutes",
             ),
         ],
     )
@@ -251,4 +262,5 @@ def _faults(metrics: MetricScope) -> Graph:
                 ("LockBusy", "Sum"),
             )
         ],
+        left_label="in 5 minutes",
     )

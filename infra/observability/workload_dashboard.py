@@ -74,6 +74,7 @@ def _flow(metrics: MetricScope, policy: Policy) -> Section:
                 left=[metrics.level("Backlog"), metrics.level("InFlight")],
                 right=[metrics.level("Held")],
                 left_label="messages",
+                right_label="1: held",
             ),
             Graph(
                 title="Waiting",
@@ -267,6 +268,7 @@ def _trouble(metrics: MetricScope) -> Section:
     return Section(
         title="What went wrong?",
         explanation=(
+            "What fails is tried again: a job counts as failed, once, when it is over. "
             "The alarm topic tells once a day what waits for a person, and what to do. "
             "Interruptions are normal on spot; their price is the work that is done again. A "
             "launch request that is not *launched* names the class of EC2's refusal. A message in "
@@ -276,6 +278,7 @@ def _trouble(metrics: MetricScope) -> Section:
             Graph(
                 title="Waits for a person",
                 left=[metrics.search("Alerts", "Maximum", by=ALERT)],
+                left_label="alerts",
                 stacked=True,
             ),
             Graph(
@@ -286,16 +289,19 @@ def _trouble(metrics: MetricScope) -> Section:
                     metrics.total("CheckInsMissed"),
                     metrics.total("Condemned"),
                 ],
+                left_label="in 5 minutes",
             ),
             _attempts(metrics),
             Graph(
                 title="Refusals by offer",
                 left=[metrics.search("Refusals", "Sum", by=POOL)],
+                left_label="in 5 minutes",
                 stacked=True,
             ),
             Graph(
-                title="Items redone, failures of jobs",
+                title="Items redone, failed jobs",
                 left=[metrics.total("ItemsRedone"), metrics.total("JobsFailed")],
+                left_label="in 5 minutes",
             ),
             Graph(
                 title="Dead letters",
@@ -303,6 +309,7 @@ def _trouble(metrics: MetricScope) -> Section:
                     metrics.queue("ApproximateNumberOfMessagesVisible", dead_letters=True),
                     metrics.search("DeadLettered", "Sum", by=REASON),
                 ],
+                left_label="messages",
             ),
         ],
     )
@@ -313,6 +320,8 @@ def _attempts(metrics: MetricScope) -> Graph:
         title="Launch requests by outcome",
         left=[metrics.search("LaunchRequests", "Sum", by=OUTCOME)],
         right=[metrics.level("PoolsCoolingDown", label="pools cooling down")],
+        left_label="in 5 minutes",
+        right_label="pools",
         stacked=True,
     )
 
@@ -336,7 +345,11 @@ def _idleness(metrics: MetricScope) -> Section:
                 left=[metrics.level("IdleBeyondExpectation")],
                 left_label="workers",
             ),
-            Graph(title="Items per launch", left=[_items_per_launch(metrics)]),
+            Graph(
+                title="Items per launch",
+                left=[_items_per_launch(metrics)],
+                left_label="items",
+            ),
         ],
     )
 
@@ -361,6 +374,7 @@ def _health(metrics: MetricScope) -> Section:
             Graph(
                 title="Ticks per minute",
                 left=[metrics.total("Ticks", period=MINUTE)],
+                left_label="ticks",
             ),
             Graph(
                 title="Time of a tick",

@@ -173,7 +173,7 @@ def _table(found: list[BatchStatus], now: datetime, *, with_workload: bool) -> T
     command = ("command",) if (has_command := any(one.command for one in found)) else ()
     table = make_table(
         *("batch", *workload, *command, "submitted", "state"),
-        numbers=("jobs", "items", "failed", "USD at work"),
+        numbers=("jobs", "items", "failed items", "USD at work"),
     )
     table.add_column("done in (range)")
     for one in found:

@@ -191,4 +191,5 @@ def _print_csv(rows: Sequence[BillRow]) -> None:
     for row in rows:
         items, hours = ("" if value is None else f"{value:g}" for value in (row.items, row.hours))
         estimate = "yes" if row.is_estimate else "no"
-        writer.writerow([row.name, f"{row.dollars:.6f}", estimate, items, hours, row.note])
+        dollars = f"{row.dollars:.6f}" if row.is_recorded else ""
+        writer.writerow([row.name, dollars, estimate, items, hours, row.note])

@@ -3,8 +3,9 @@
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from threading import Event
 from typing import Annotated, Any
 
@@ -45,6 +46,8 @@ from spindown.reason_text import say_outcome
 
 #: From one look to the next, what it takes included, seconds.
 LOOK_SECONDS = 1.0
+#: Lines that are read before they are shown by attempt.
+_GATHERED_AT_ONCE = 1000
 #: Looks at the log to one at what is waited for.
 _LOOKS_A_NOTE = 3
 #: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
@@ -211,16 +214,27 @@ def _owner_of(session: Session, instance_id: str) -> str:
     return ""
 
 
-class Screen:
-    """Prints lines as they come, below a title whenever job, attempt or machine change.
+#: A job with the number of an attempt, or with the machine where that is not known.
+_Place = tuple[str, int | str]
 
-    No terminal obeys what is printed, nor does one that a file of it is shown on later.
+
+def _place_of(job_id: str, attempt: int, instance_id: str) -> _Place:
+    """Return whose a line is: an attempt has one machine."""
+    return job_id, attempt or instance_id
+
+
+class Screen:
+    """Prints lines as they come, below a title whenever the attempt changes.
+
+    What several machines print at the same time stands together for each attempt. No terminal
+    obeys what is printed, nor does one that a file of it is shown on later.
     """
 
     def __init__(self, *, as_json: bool, timestamps: bool = False) -> None:
         self._as_json = as_json
         self.timestamps = timestamps
-        self._title = ""
+        #: What the last title is of: a job and its attempt, or its machine if that is not known.
+        self._shown: _Place = ("", 0)
         #: Whether anything was printed that is new.
         self.has_shown = False
 
@@ -228,9 +242,20 @@ class Screen:
         """Print what is new."""
         with suppress(NotFound):
             # No worker has been there yet, so there is no log.
-            for line in log.look():
-                self._show_line(line)
+            found = log.look()
+            while lines := list(islice(found, _GATHERED_AT_ONCE)):
+                for line in lines if self._as_json else self._gather(lines):
+                    self._show_line(line)
                 self.has_shown = True
+
+    def _gather(self, lines: Sequence[LogLine]) -> Iterator[LogLine]:
+        """Yield lines by attempt, those of the last title first."""
+        found: dict[_Place, list[LogLine]] = {self._shown: []}
+        for line in lines:
+            found.setdefault(_place_of(line.job_id, line.attempt, line.instance_id), []).append(
+                line
+            )
+        yield from chain.from_iterable(found.values())
 
     def show_kept(self, log: KeptLog) -> None:
         """Print what was kept of an attempt, or that nothing was."""
@@ -277,13 +302,13 @@ class Screen:
         self._print(row, words)
 
     def _head(self, job_id: str, attempt: int, instance_id: str = "") -> None:
-        number = f", attempt {attempt}" if attempt else ""
-        place = f" on {instance_id}" if instance_id else ""
-        title = f"== {job_id}{number}{place} =="
-        if title != self._title and not self._as_json:
+        place = _place_of(job_id, attempt, instance_id)
+        if place != self._shown and not self._as_json:
+            number = f", attempt {attempt}" if attempt else ""
+            machine = f" on {instance_id}" if instance_id else ""
             clear_note()
-            print(printable(title), flush=True)
-        self._title = title
+            print(printable(f"== {job_id or 'before a job'}{number}{machine} =="), flush=True)
+        self._shown = place
 
     def _print(self, row: Mapping[str, Any], words: str) -> None:
         shown = json.dumps(row) if self._as_json else printable(words, keep="\t")

@@ -23,6 +23,10 @@ longer it has taken, the longer it is likely to take. By the tail of Pareto with
 time in ten it ends within a ninth of its age; at the median it takes as long again, and one time
 in ten more than nine times as long. Worked: 49 s in hand, 5 s to 7 m, likely 49 s.
 
+Until the first heartbeat of a job nobody knows what it has done. By what was learned, and the slow
+tenth's pace, it should be over after a while. If it is not, and nothing else of the batch has shown
+how long its items take, nothing is told.
+
 A machine that boots for longer than usual is expected at the late time, and after that to take as
 long again. A job that waits after a failure is not done before it can be received again.
 
@@ -103,6 +107,12 @@ class OwnPace:
     hours_in_hand: float = 0.0
     #: Of the item that has been in hand longest: for how long.
     oldest: float = 0.0
+    #: Of the jobs without a heartbeat, the most hours that one has taken by its items.
+    unheard: float = 0.0
+
+    def is_unknown(self, slowest: float) -> bool:
+        """Tell whether all that is known is that it is slower than this, items an hour."""
+        return not (self.items or self.hours) and self.unheard * slowest > 1.0
 
     def usual(self, learned: float) -> float:
         """Return by which factor items are slower than learned: at most 1."""
@@ -208,6 +218,8 @@ def expect_end(
 ) -> Eta | None:
     """Return when a batch will be done; None: no slot is there or expected, or its speed unknown.
 
+    Its speed is unknown, too, once only the first heartbeat can tell it.
+
     A job runs on one slot, so no more slots work than there are jobs, and the end is never before
     that of the largest job. At the latest, that job is begun last (R. L. Graham, Bounds on
     Multiprocessing Timing Anomalies, 1969). Worked: 300 items in three jobs on two slots of 100 an
@@ -218,6 +230,8 @@ def expect_end(
         return None
     half = math.ceil(left.other_jobs / 2)
     learned = math.fsum(x.count * x.items_per_hour for x in able) / sum(x.count for x in able)
+    if own.is_unknown(learned * spread.slow):
+        return None
     usual_pace, slow = own.usual(learned), own.slowest(learned) * spread.slow
     usual = [(each, _hours(each.ready_at, now)) for each in able]
     late = [(each, _hours(each.ready_late_at, now)) for each in able]

@@ -13,7 +13,14 @@ from enum import StrEnum
 from spindown.domain.control_cost import UsedUnits
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import PUBLIC_IPV4_PRICE_PER_HOUR
-from spindown.domain.past_cost import LEAST_BILLED, CostWindow, Saving, accrue_at_least, share_out
+from spindown.domain.past_cost import (
+    LEAST_BILLED,
+    CostWindow,
+    Saving,
+    accrue_at_least,
+    share_out,
+    told_cost,
+)
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -162,8 +169,8 @@ class WorkloadBill:
 
     @property
     def cost_per_item(self) -> float | None:
-        """Return USD of an item, all in; None before the first."""
-        return self.dollars / self.items if self.items > 0 and self.dollars > 0.0 else None
+        """Return USD of an item, all in; None: there are too few to say, or nothing was paid."""
+        return told_cost(self.dollars, self.items)
 
     @property
     def trend(self) -> float | None:
@@ -179,6 +186,8 @@ class BillRow:
     name: str
     dollars: float
     is_estimate: bool = False
+    #: Else nobody knows its dollars.
+    is_recorded: bool = True
     #: None: items are not counted by this.
     items: float | None = None
     hours: float | None = None
@@ -242,13 +251,14 @@ def _by_kind(bill: MonthBill) -> Iterator[BillRow]:
     )
     yield BillRow(name=CostKind.DISKS, dollars=disks)
     yield BillRow(name=CostKind.ADDRESSES, dollars=addresses)
-    yield BillRow(name=CostKind.DATA, dollars=0.0, note="not recorded: an export has it")
+    note = "not recorded: AWS's own bill has it (`--export`)"
+    yield BillRow(name=CostKind.DATA, dollars=0.0, is_recorded=False, note=note)
     listed = sum(one.listed for one in bill.control)
     yield BillRow(
         name=CostKind.CONTROL,
         dollars=bill.control_dollars,
         is_estimate=True,
-        note=f"{listed:,.2f} USD without the free units of the account",
+        note=f"would be {listed:,.2f} USD without AWS's free allowances",
     )
 
 

@@ -15,6 +15,9 @@ from spindown.domain.fleet import Worker, WorkerState
 #: dearer than 1.2 times a warm machine.
 WARM_TOLD_AFTER = timedelta(hours=1)
 
+#: Of fewer items no cost is told: the boots of the first machines are most of what one has cost.
+FEW_ITEMS = 10
+
 #: EC2 charges at least this much of every instance (EC2 pricing, per-second billing).
 LEAST_BILLED = timedelta(seconds=60)
 
@@ -84,6 +87,11 @@ def on_demand_dollars(worker: Worker, accrual: Accrual) -> float:
     return price * accrual.paid_seconds / _HOUR.total_seconds()
 
 
+def told_cost(dollars: float, items: float) -> float | None:
+    """Return USD of an item, all in; None: there are too few to say, or nothing was paid."""
+    return dollars / items if items >= FEW_ITEMS and dollars > 0.0 else None
+
+
 def dollars_per_hour(workers: tuple[Worker, ...] | list[Worker]) -> float:
     """Return what all workers that have not ended cost an hour together, USD."""
     return sum(w.price_per_hour for w in workers if w.state is not WorkerState.ENDED)
@@ -100,11 +108,11 @@ class CostPerItem:
 def cost_per_item(
     *, dollars: float, items: float, busy_seconds: float, paid_seconds: float
 ) -> CostPerItem | None:
-    """Return what an item has cost; None before the first item.
+    """Return what an item has cost; None: there are too few to say.
 
     Worked: 2 USD, 1000 items, 6000 of 8000 paid seconds busy: 0.0015 busy, 0.0020 all-in.
     """
-    if items <= 0.0:
+    if items < FEW_ITEMS:
         return None
     share = min(1.0, busy_seconds / paid_seconds) if paid_seconds > 0.0 else 0.0
     return CostPerItem(busy=dollars * share / items, all_in=dollars / items)
@@ -200,8 +208,8 @@ class CostWindow:
 
     @property
     def cost_per_item(self) -> float | None:
-        """Return USD of an item, all in; None before the first item or dollar."""
-        return self.dollars / self.items if self.items > 0 and self.dollars > 0.0 else None
+        """Return USD of an item, all in; None: there are too few to say, or nothing was paid."""
+        return told_cost(self.dollars, self.items)
 
 
 def share_out(window: CostWindow, *, minimum_seconds: float) -> Mapping[str, tuple[float, float]]:

@@ -179,7 +179,6 @@ class Reporter:
         if progress.commit is not None:
             values["CommitSeconds"] = progress.commit.total_seconds()
         if progress.job_items is not None:
-            values["JobsCompleted"] = 1
             values["JobSeconds"] = progress.job_busy.total_seconds()
         self.emit(values)
 

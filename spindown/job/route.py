@@ -125,6 +125,8 @@ class Routed:
     routed: int = 0
     #: Why a message is a dead letter now, as the metric calls it -> how many.
     rejected: Mapping[str, int] = field(default_factory=dict)
+    #: Of these, jobs that no machine may do: they have failed.
+    failed: int = 0
     #: Hidden, and routed later.
     postponed: int = 0
     #: Deleted, since their jobs are over.
@@ -140,6 +142,7 @@ class Routed:
         return Routed(
             routed=self.routed + other.routed,
             rejected=Counter(self.rejected) + Counter(other.rejected),
+            failed=self.failed + other.failed,
             postponed=self.postponed + other.postponed,
             dropped=self.dropped + other.dropped,
         )
@@ -450,7 +453,7 @@ class MessageRouter:
     def _give_up(self, message: Message, job: JobMessage, reason: Reason) -> Routed:
         """Make a job that no machine may do a dead letter, and say so where its batch is read."""
         words = fail_unclaimed(job, reason, self._settings.name, self._ports)
-        return self._reject(message, job.job_id or "", reason, words)
+        return replace(self._reject(message, job.job_id or "", reason, words), failed=1)
 
     def _reject(self, message: Message, job_id: str, reason: Reason, words: str = "") -> Routed:
         told = words or say(reason)
@@ -573,6 +576,7 @@ def route(
         [
             Datum(name="JobsRouted", value=done.routed, dimensions=where),
             Datum(name="JobsNotRouted", value=done.postponed, dimensions=where),
+            Datum(name="JobsFailed", value=done.failed, dimensions=where),
             *(
                 Datum(name="DeadLettered", value=count, dimensions={**where, REASON: code})
                 for code, count in done.rejected.items()

@@ -82,7 +82,8 @@ class BatchStatus:
     items_failed: int | None = None
     #: Of machines' time at work on it; boots and idle time are in none.
     dollars: float | None = None
-    #: None: it is over, or nothing is known: no speed was measured, or no machine is asked for.
+    #: None: it is over, or nothing is known: no speed was measured, or no machine is asked for, or
+    #: its items take longer than was learned and no heartbeat has told how long.
     eta: Eta | None = None
     fault: str = ""
 
@@ -483,7 +484,7 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
     """
     known = {job_id: at for job in jobs for job_id, at in job.in_hand.items()}
     last = {job.job_id: job.items for job in jobs}
-    done = hours = oldest = 0.0
+    done = hours = oldest = unheard = 0.0
     in_hand = [lease for lease in outlook.view.leases if lease.job_id in known]
     for lease in in_hand:
         next_item, committed = known[lease.job_id]
@@ -493,8 +494,11 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
         if took > 0.0:
             done += beyond
             hours += took / _SECONDS_PER_HOUR
+        age = (outlook.at - lease.claimed_at).total_seconds() - committed
         if last.get(lease.job_id) == next_item + 1:
-            took = (outlook.at - lease.claimed_at).total_seconds() - committed
+            took = age
+        elif took <= 0.0 and lease.items > next_item:
+            unheard = max(unheard, age / (lease.items - next_item) / _SECONDS_PER_HOUR)
         oldest = max(oldest, took / (beyond + 1) / _SECONDS_PER_HOUR)
     return OwnPace(
         items=sum(job.items_over for job in jobs) + done,
@@ -503,6 +507,7 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
         items_in_hand=done,
         hours_in_hand=hours,
         oldest=oldest,
+        unheard=unheard,
     )
 
 

@@ -203,6 +203,20 @@ def test_a_traceback_begins_in_the_code_of_the_user(
     assert "count.py" in capsys.readouterr().err.splitlines()[1]
 
 
+@pytest.mark.parametrize("code", [COUNT, f"{COUNT}\n1 / 0\n"])
+def test_all_of_a_traceback_is_the_code_of_the_user(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    (tmp_path / "code" / "count.py").write_text(code, "utf-8")
+
+    with pytest.raises(BatchFailed):
+        run_batch(config, "count", ["bad"], "{}", None)
+
+    frames = [line for line in capsys.readouterr().err.splitlines() if 'File "' in line]
+    assert frames
+    assert all("count.py" in frame for frame in frames)
+
+
 def test_a_command_runs_as_well(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_batch(config, "shout", ["quiet"], "{}", None)
 

@@ -36,8 +36,16 @@ Run = Callable[[Sequence[Item], Context], Iterable[Result]]
 _ERROR_CHARACTERS = 2000
 #: Of a traceback: the end, where it says what went wrong.
 _TRACEBACK_CHARACTERS = 4000
-#: Modules whose frames lie above those of the user's code.
-_OURS = frozenset({__name__, "spindown.client.function"})
+#: Modules whose frames lie above those of the user's code: ours, and what imports it for us.
+_ABOVE = frozenset(
+    {
+        __name__,
+        "spindown.client.function",
+        "importlib",
+        "importlib._bootstrap",
+        "importlib._bootstrap_external",
+    }
+)
 _OWN_PID = os.getpid()
 #: Whatever user code raises concerns the item alone. Extensions written in Rust panic by an
 #: exception of their own below BaseException (pyo3, ``PanicException``).
@@ -61,15 +69,13 @@ def main(arguments: Sequence[str]) -> None:
         _send(answers, encode_frame({"type": "broken", "reason": str(exc)}))
         return
     except _USER_ERRORS as exc:
-        sys.stderr.write(f"{describe_whole(exc)}\n")
+        print_exception(exc)
         broken: Frame = {"type": "broken", "reason": describe(exc)}
         _send(answers, encode_frame(frame_of_lack(exc, "while loading") or broken))
         return
     _send(answers, encode_frame({"type": "ready"}))
     while True:
-        ServedBatch(
-            frames.get(), run, int(slot), partial(_send, answers), traceback.print_exception
-        ).serve()
+        ServedBatch(frames.get(), run, int(slot), partial(_send, answers), print_exception).serve()
 
 
 class WrongEntrypoint(Exception):
@@ -108,11 +114,19 @@ def describe(exc: BaseException) -> str:
 
 def describe_whole(exc: BaseException) -> str:
     """Return the traceback of an exception from the user's own code on, shortened to its end."""
+    return _format_exception(exc)[-_TRACEBACK_CHARACTERS:]
+
+
+def print_exception(exc: BaseException) -> None:
+    """Print the traceback of an exception from the user's own code on."""
+    sys.stderr.write(f"{_format_exception(exc)}\n")
+
+
+def _format_exception(exc: BaseException) -> str:
     place = exc.__traceback__
-    while place is not None and place.tb_frame.f_globals.get("__name__") in _OURS:
+    while place is not None and place.tb_frame.f_globals.get("__name__") in _ABOVE:
         place = place.tb_next
-    text = "".join(traceback.format_exception(type(exc), exc, place or exc.__traceback__))
-    return text.rstrip()[-_TRACEBACK_CHARACTERS:]
+    return "".join(traceback.format_exception(type(exc), exc, place)).rstrip()
 
 
 def frame_of_lack(exc: BaseException, where: str) -> Frame | None:

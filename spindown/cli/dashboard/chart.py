@@ -38,8 +38,13 @@ _NAME_SHOWN = 80
 _INCHES_A_COLUMN = 0.52
 _HEIGHT = 2.0
 _TICK_POINTS = 8
-#: Beside the axes: a number of eight characters.
-_LABEL_POINTS = 40.0
+#: Beside an axis: a number of eight characters; beside none: half of a time's label.
+_LABEL_POINTS, _BARE_POINTS = 40.0, 14.0
+#: From one time on the axis to the next.
+_TIME_POINTS = 48.0
+#: On an axis of values: at most so many steps, each of so much times a power of ten.
+_STEPS_AT_MOST = 5
+_STEPS, _WHOLE_STEPS = (1, 2, 2.5, 5, 10), (1, 2, 5, 10)
 _MARK = "#cf222e"
 
 
@@ -57,13 +62,16 @@ def draw_graph(
     """Return a graph as HTML: title, drawing, legend. ``name`` is unique on the page."""
     lines = _lines(widget, series)
     with drawing(widget.width * _INCHES_A_COLUMN, _HEIGHT, layout=None) as (figure, (axes,)):
-        margin = _LABEL_POINTS / (72.0 * widget.width * _INCHES_A_COLUMN)
-        figure.subplots_adjust(left=margin, right=1.0 - margin, top=0.95, bottom=0.14)
         right = axes.twinx() if any(line.is_right for line in lines) else None
+        points = 72.0 * widget.width * _INCHES_A_COLUMN
+        beside = _BARE_POINTS if right is None else _LABEL_POINTS
+        left_edge, right_edge = _LABEL_POINTS / points, 1.0 - beside / points
+        figure.subplots_adjust(left=left_edge, right=right_edge, top=0.95, bottom=0.14)
         _plot(axes, [line for line in lines if not line.is_right], is_stacked=widget.is_stacked)
         for mark in widget.marks:
             axes.axhline(mark.value, color=_MARK, linewidth=1.0, linestyle="--")
         _from_zero(axes)
+        _number(axes, [line for line in lines if not line.is_right])
         if right is not None:
             _plot(right, [line for line in lines if line.is_right], is_stacked=False)
             right.grid(visible=False)
@@ -71,13 +79,14 @@ def draw_graph(
             right.tick_params(labelsize=_TICK_POINTS, color=FAINT)
             if widget.right_from_zero:
                 _from_zero(right)
-        _set_time(axes, since, until)
+            _number(right, [line for line in lines if line.is_right])
+        _set_time(axes, since, until, at_most=int((points - _LABEL_POINTS - beside) / _TIME_POINTS))
         label = printable(widget.title)
         svg = to_svg(figure, name=name, label=label)
     more = len(series) - len(lines)
     return (
         f"<h3>{escape(label)}</h3>{_units(widget)}{svg}<ul>"
-        + "".join(_legend(widget, lines))
+        + ("".join(_legend(widget, lines)) or "<li>no data yet</li>")
         + (f"<li>and {more} smaller ones</li>" if more > 0 else "")
         + "</ul>"
     )
@@ -121,12 +130,26 @@ def _from_zero(axes: "Axes") -> None:
     axes.set_ylim(bottom=0, top=None if axes.dataLim.y1 > 0.0 else 1.0)
 
 
-def _set_time(axes: "Axes", since: datetime, until: datetime) -> None:
+def _number(axes: "Axes", lines: Sequence[_Curve]) -> None:
+    """Number an axis as what is on it: a count in whole numbers, nothing not at all."""
+    from matplotlib import ticker  # noqa: PLC0415 - heavy, and only for the page
+
+    values = [value for line in lines for _, value in line.points]
+    if not values and not axes.lines:
+        axes.set_yticks([])
+        return
+    is_count = all(value.is_integer() for value in values)
+    steps = _WHOLE_STEPS if is_count else _STEPS
+    places = ticker.MaxNLocator(_STEPS_AT_MOST, integer=is_count, steps=steps)
+    axes.yaxis.set_major_locator(places)
+
+
+def _set_time(axes: "Axes", since: datetime, until: datetime, *, at_most: int) -> None:
     from matplotlib import dates  # noqa: PLC0415 - heavy, and only for the page
 
     axes.set_xlim(since, until)  # type: ignore[arg-type] # likewise
     module: Any = dates
-    places = module.AutoDateLocator(tz=UTC, minticks=3, maxticks=7)
+    places = module.AutoDateLocator(tz=UTC, minticks=2, maxticks=max(min(at_most, 7), 3))
     axes.xaxis.set_major_locator(places)
     axes.xaxis.set_major_formatter(module.ConciseDateFormatter(places, tz=UTC, show_offset=False))
     axes.tick_params(labelsize=_TICK_POINTS, color=FAINT)

@@ -26,6 +26,7 @@ from spindown.cli.render.saving import (
 )
 from spindown.cli.render.screen import format_seconds
 from spindown.cli.session import Session, find_workload
+from spindown.cli.wait import say_ends
 from spindown.config import format_duration
 from spindown.contract.dashboard import Widget, read_dashboard
 from spindown.contract.job.manifest import JobState
@@ -46,7 +47,7 @@ h1 { font-size: 22px; margin: 0; } h2 { font-size: 17px; margin: 22px 0 2px; }
 h3 { font-size: 13.5px; margin: 0; }
 nav { color: #57606a; margin: 4px 0 12px; } nav a, nav b { margin-right: 10px; }
 a { color: #0072b2; } p { margin: 2px 0 6px; max-width: 110ch; } .faint { color: #57606a; }
-.grid { display: grid; grid-template-columns: repeat(24, 1fr); gap: 10px 14px; }
+.grid { display: grid; grid-template-columns: repeat(24, minmax(0, 1fr)); gap: 10px 14px; }
 .graph { border: 1px solid #d8dee4; border-radius: 6px; padding: 8px 10px; min-width: 0; }
 .graph svg { width: 100%; height: auto; display: block; }
 .graph ul { list-style: none; margin: 2px 0 0; padding: 0; font-size: 12px; }
@@ -60,20 +61,27 @@ a { color: #0072b2; } p { margin: 2px 0 6px; max-width: 110ch; } .faint { color:
 .OK { background: #eef8f0; } .bad { color: #cf222e; font-weight: 600; }
 table { border-collapse: collapse; margin: 4px 0; } .scroll { overflow-x: auto; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid #eaeef2;
-  vertical-align: top; overflow-wrap: anywhere; } th { color: #57606a; font-weight: 600; }
+  vertical-align: top; max-width: 60ch; overflow-wrap: break-word; }
+th { color: #57606a; font-weight: 600; white-space: nowrap; } .prose { min-width: 24ch; }
 pre { background: #f6f8fa; border-radius: 6px; padding: 10px; overflow-x: auto; font-size: 12.5px;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 code { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .92em; }
-@media (max-width: 900px) { .grid { display: block; } .graph { margin-bottom: 10px; } }
+@media (max-width: 1000px) {
+  .grid { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .grid > div { grid-column: 1 / -1 !important; }
+  .grid > .graph.small { grid-column: auto !important; } }
+@media (max-width: 560px) { .grid > .graph.small { grid-column: 1 / -1 !important; } }
 """
 #: Spans that a page offers beside the dashboard's own.
 _SPANS = ("30m", "1h", "3h", "12h", "1d", "7d")
 _BATCHES_SHOWN = 10
 _JOBS_SHOWN = 200
 _LAST_POINTS = (
-    "Beside the name of a line is its last point, from when its period begins; of a count that may "
-    "be the most in that period, not what there is now."
+    "Each line ends at the number beside its name. The time there is when that period began. Of "
+    "what is counted it may be the most in the period, and not the number now."
 )
+#: So wide are graphs of which a narrow page has two abreast.
+_SMALL_COLUMNS = 8
 #: Of what one attempt printed: the last so many characters.
 _LOG_SHOWN = 100_000
 _LINES_SHOWN = 1000
@@ -111,8 +119,8 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
     _, jobs = find_workload(session, batch, workload=workload, argument="BATCH")
     store = session.work_store(workload)
     rows = []
-    for job_id in jobs[:_JOBS_SHOWN]:
-        job = read_progress(job_id, store)
+    found = {job_id: read_progress(job_id, store) for job_id in jobs[:_JOBS_SHOWN]}
+    for job_id, job in found.items():
         failed = _say_failed(job.items_failed, int(job.state is JobState.FAILED))
         rows.append(
             (
@@ -121,13 +129,15 @@ def batch_page(session: Session, workload: str, batch: str, looked: Looked) -> s
                 escape(say_of(job.items_done, job.items)),
                 f'<span class="bad">{failed}</span>',
                 escape(say_dollars(job.cost_usd)),
-                _text(job.reason),
+                _prose(job.reason),
             )
         )
     heads = ("job", "state", "items", "failed", "USD at work", "why")
     more = len(jobs) - len(rows)
     said = f'<p class="faint">and {say_count(more, "more job")}</p>' if more > 0 else ""
-    return _page(batch, looked, workload, _table(heads, rows) + said)
+    first = f"Of the first {len(rows)}: " if more > 0 else ""
+    ends = f"<p>{_text(first + say_ends(found))}</p>"
+    return _page(batch, looked, workload, ends + _table(heads, rows) + said)
 
 
 def job_page(session: Session, workload: str, job_id: str, looked: Looked) -> str:
@@ -220,17 +230,18 @@ def _widget(
         return f'<div style="{place}">{_markdown(widget.markdown)}</div>'
     if widget.kind == "alarm":
         shown = "".join(
-            f'<span class="alarm {state if state in {"OK", "ALARM"} else ""}">{_text(name)} '
+            f'<span class="alarm {state if state in {"OK", "ALARM"} else ""}">{_text(name)}: '
             f"{_text(state)}</span>"
             for name in widget.alarms
-            for state in (alarms.get(name, "not here"),)
+            for state in (alarms.get(name, "not deployed"),)
         )
         return f'<div style="{place}"><h3>{_text(widget.title)}</h3>{shown}</div>'
     series: Sequence[MetricSeries] = session.aws.dashboards().read(
         widget.queries, since=since, until=until
     )
     graph = draw_graph(widget, series, since=since, until=until, name=f"g{number}")
-    return f'<div class="graph" style="{place}">{graph}</div>'
+    size = "" if widget.width > _SMALL_COLUMNS else " small"
+    return f'<div class="graph{size}" style="{place}">{graph}</div>'
 
 
 def _markdown(text: str) -> str:
@@ -254,8 +265,8 @@ def _workload_table(session: Session, looked: Looked) -> str:
                 f"{sum(one.is_present for one in status.workers):,}",
                 f"{status.today.items:,}",
                 escape(say_usd(status.today.dollars)),
-                _text(cost),
-                _text(say_saving(status.saving, shortly=True)),
+                _prose(cost),
+                _prose(say_saving(status.saving, shortly=True)),
                 "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in status.troubles),
             )
         )
@@ -316,7 +327,7 @@ def _batches(session: Session, workload: str, looked: Looked, now: datetime) -> 
 
 def _say_failed(items: int, given_up: int) -> str:
     """Return how many items failed, and jobs that were given up, whose items have no result."""
-    parts = [f"{items:,}"] if items else []
+    parts = [say_count(items, "item")] if items else []
     return ", ".join([*parts, f"{say_count(given_up, 'job')} given up"] if given_up else parts)
 
 
@@ -336,6 +347,11 @@ def _batch_row(one: BatchStatus, workload: str, looked: Looked, now: datetime) -
 def _text(text: str) -> str:
     """Return whatever was stored as HTML that says it and does nothing."""
     return escape(printable(text))
+
+
+def _prose(text: str) -> str:
+    """Return a cell of words, which is not squeezed into a column of single ones."""
+    return f'<div class="prose">{_text(text)}</div>' if text else ""
 
 
 def _link(looked: Looked, *path: str) -> str:

@@ -13,6 +13,7 @@ from spindown.cli.render.saving import (
     ALL_IN,
     SAVED,
     format_item_cost,
+    item_cost_cell,
     say_saving,
     say_usd,
     usd_places,
@@ -82,8 +83,7 @@ def _cells(span: CostSpan, places: int) -> Iterator[str]:
     yield span.first if span.first == span.last else f"{span.first} to {span.last}"
     yield say_usd(window.dollars, places)
     yield f"{window.items:,.0f}"
-    cost = window.cost_per_item
-    yield "" if cost is None else format_item_cost(cost)
+    yield item_cost_cell(window.dollars, window.items)
     paid = window.paid_seconds
     for seconds in (window.boot_seconds, window.idle_seconds):
         yield f"{seconds / paid:.0%}" if paid > 0 else ""

@@ -232,8 +232,9 @@ def render_types(answer: QueryAnswer) -> Iterator[RenderableType]:
         is_given |= any(_GIVEN in one.plain for one in (asked, asked_memory, asked_vram))
     yield table
     yield f"USD: {AT_WORK}."
-    yield "Cores and memory: on average / 95th percentile / at the most. of: of what a slot had."
-    yield "asked: by message, type or requirements" + (
+    yield "Cores and memory that jobs used: on average / 95th percentile / at the most."
+    yield "of: what there was, the share of one slot of the machine."
+    yield "asked: what the message, the type or the requirements ask for" + (
         "; given: as learned (`spindown rightsize`), or with more after memory ran out."
         if is_given
         else "."

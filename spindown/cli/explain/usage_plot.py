@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindown.cli.render.line import print_aside
 from spindown.cli.simulate.page.canvas import drawing
 from spindown.error import BadInput
 
@@ -24,7 +25,9 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def draw_usage(records: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw attempts over the time of their begin; a panel of which nothing was seen is left out.
+    """Draw attempts over the time of their begin, and say where the plot is.
+
+    A panel of which nothing was seen is left out.
 
     Raises:
         BadInput: the file cannot be written, or its name does not say what it is.
@@ -58,6 +61,7 @@ def draw_usage(records: Sequence[Mapping[str, Any]], path: Path) -> None:
         except OSError as exc:
             remedy = f"name a file that can be written ({exc.strerror})"
             raise BadInput("--plot", str(path), remedy) from exc
+    print_aside(f"the plot is in {path}")
 
 
 def _draw(

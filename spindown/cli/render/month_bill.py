@@ -9,9 +9,9 @@ from rich.text import Text
 
 from spindown.cli.render.saving import (
     ALL_IN,
-    FEW_ITEMS,
     SAVED,
     format_item_cost,
+    item_cost_cell,
     say_saving,
     say_usd,
     usd_places,
@@ -54,11 +54,13 @@ def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
     for row in rows:
         cells = [
             row.name,
-            f"{'~' if row.is_estimate else ''}{say_usd(row.dollars, places)}",
+            _dollars(row, places),
             "" if row.hours is None else f"{row.hours:,.2f}",
         ]
         if has_items:
-            cells += ["" if row.items is None else f"{row.items:,.0f}", _item_cost(row)]
+            items = row.items
+            cost = "" if items is None else item_cost_cell(row.dollars, items)
+            cells += ["" if items is None else f"{items:,.0f}", cost]
         table.add_row(*(Text(printable(cell)) for cell in (*cells, row.note)))
     rest = [""] * (len(numbers) - 1)
     sign = "~" if any(row.is_estimate for row in rows) else ""
@@ -66,21 +68,23 @@ def _table(rows: Sequence[BillRow], grouping: Grouping) -> Table:
     return table
 
 
-def _item_cost(row: BillRow) -> str:
-    is_told = row.items is not None and row.items >= FEW_ITEMS and row.dollars > 0.0
-    return format_item_cost(row.dollars / row.items) if row.items and is_told else ""
+def _dollars(row: BillRow, places: int) -> str:
+    if not row.is_recorded:
+        return "-"
+    return f"{'~' if row.is_estimate else ''}{say_usd(row.dollars, places)}"
 
 
 def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
     if not one.days:
         yield f"{one.workload}: nothing was paid for"
         return
-    cost = one.cost_per_item
-    text = f"{one.workload}: {say_count(round(one.items), 'item')}"
+    text = f"{one.workload}: {say_count(round(one.items), 'item')} done"
     if one.items_failed:
         text += f", {one.items_failed:,} failed"
-    if cost is not None:
+    if (cost := one.cost_per_item) is not None:
         text += f", {format_item_cost(cost)}, all in"
+    elif one.items > 0:
+        text += ", too few to say what one costs"
     if one.trend is not None:
         text += f" ({one.trend:+.0%} on the span before)".replace("%", " %")
     yield text
@@ -88,7 +92,8 @@ def _workload_lines(one: WorkloadBill, start: datetime) -> Iterator[str]:
         since = max(one.begun, start)
         yield f"    since {since:%Y-%m-%d %H:%M} UTC {said}"
     if refunded := sum(each.refunded for each in one.machines):
-        yield f"    not charged: {say_usd(refunded)} USD of machines that EC2 took back in an hour"
+        which = "of machines that EC2 took back in their first hour"
+        yield f"    not charged: {say_usd(refunded)} USD {which}"
 
 
 def render_export_comparison(

@@ -3,7 +3,7 @@
 import math
 from datetime import datetime, timedelta
 
-from spindown.domain.past_cost import CostWindow, Saving
+from spindown.domain.past_cost import CostWindow, Saving, told_cost
 from spindown.reason_text import say_number
 
 #: What the cost of an item is, wherever it is told.
@@ -47,8 +47,7 @@ def say_usd(dollars: float, places: int | None = None) -> str:
 
 #: USD; a cheaper item's cost is given for 1,000 items.
 _LEAST_ALONE = 0.1
-#: Below so many items the boots of the first machines are most of what one has cost.
-FEW_ITEMS = 10
+_TOO_FEW = "too few items"
 
 
 def format_item_cost(dollars: float) -> str:
@@ -56,6 +55,14 @@ def format_item_cost(dollars: float) -> str:
     if dollars >= _LEAST_ALONE:
         return f"${say_number(dollars)} an item"
     return f"${say_number(dollars * 1000)} for 1,000 items"
+
+
+def item_cost_cell(dollars: float, items: float) -> str:
+    """Return the cost of an item for a table; "": none was done, or nothing was paid."""
+    if items <= 0.0 or dollars <= 0.0:
+        return ""
+    cost = told_cost(dollars, items)
+    return _TOO_FEW if cost is None else format_item_cost(cost)
 
 
 def say_item_cost(window: CostWindow, span: str, week: CostWindow) -> str:
@@ -66,11 +73,11 @@ def say_item_cost(window: CostWindow, span: str, week: CostWindow) -> str:
         span: that span in words, as ``in 24 hours``.
         week: the last seven days; of a workload that is younger than the span both are the same.
     """
+    if window.items <= 0.0 or window.dollars <= 0.0:
+        return ""
     cost = window.cost_per_item
     if cost is None:
-        return ""
-    if window.items < FEW_ITEMS:
-        return f"too few items {span} to say what one costs"
+        return f"{_TOO_FEW} {span} to say what one costs"
     said = f"{format_item_cost(cost)} all in, {span}"
     usual = week.cost_per_item
     if usual is None or week == window:
@@ -93,13 +100,13 @@ def say_saving(saving: Saving, *, shortly: bool = False) -> str:
     """
     parts = []
     if (share := saving.against_on_demand) is not None:
-        other = "" if shortly else f" ({say_usd(saving.on_demand_dollars)} USD there)"
+        other = "" if shortly else f" (that would be {say_usd(saving.on_demand_dollars)} USD)"
         parts.append(f"{_share(share)} on demand{other}")
     if saving.warm_dollars is not None and (share := saving.against_warm) is not None:
-        other = "" if shortly else f" ({say_usd(saving.warm_dollars)} USD there)"
+        other = "" if shortly else f" (that would be {say_usd(saving.warm_dollars)} USD)"
         parts.append(f"{_share(share)} {_warm(saving)}{other}")
     elif saving.is_early and parts:
-        parts.append("too early to say against kept warm")
+        parts.append("too early to compare with machines kept warm")
     return ", ".join(parts) + " (estimates)" if parts else ""
 
 

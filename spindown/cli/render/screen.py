@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from spindown.cli.option import COMMAND, GIVEN, placed
-from spindown.cli.render.saving import FEW_ITEMS, say_item_cost, say_saving, say_span_until
+from spindown.cli.render.saving import say_item_cost, say_saving, say_span_until
 from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
@@ -205,7 +205,7 @@ def _money_line(status: Status) -> Text:
     line.append(f", ${today.dollars:.4f}")
     last, span = status.last_day, say_span_until(status.at, status.begun, 1)
     said = say_item_cost(last, span, status.last_week)
-    if said and last.items < FEW_ITEMS:
+    if said and last.cost_per_item is None:
         line.append(f", {said}")
     elif said:
         line.append(f", {said}", style="bold green")

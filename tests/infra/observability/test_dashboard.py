@@ -86,6 +86,15 @@ def test_a_dashboard_shows_no_more_metrics_than_a_free_one_may(
         assert len(shown) <= FREE_METRICS
 
 
+def test_every_axis_says_what_it_counts(resources: Mapping[str, Any]) -> None:
+    for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
+        for graph in graphs(dashboard):
+            rows = [row[-1] for row in graph["metrics"] if isinstance(row[-1], dict)]
+            is_right = any(row.get("yAxis") == "right" for row in rows)
+            for side in ("left", "right") if is_right else ("left",):
+                assert graph["yAxis"][side].get("label"), (graph["title"], side)
+
+
 def test_what_comes_in_lumps_is_summed_over_an_hour_or_more(
     resources: Mapping[str, Any],
 ) -> None:

@@ -1,6 +1,7 @@
 """The pages of a dashboard show what is measured, and nothing on them is obeyed."""
 
 import json
+import re
 import socket
 import threading
 import urllib.error
@@ -16,10 +17,12 @@ from typing import Any, cast
 import pytest
 
 from spindown.cli.dashboard.chart import LINES_SHOWN, draw_graph
-from spindown.cli.dashboard.page import Looked, error_page, job_page, overview
+from spindown.cli.dashboard.page import Looked, batch_page, error_page, job_page, overview
 from spindown.cli.dashboard.server import Site, make_server, parse_span
 from spindown.cli.session import Session
+from spindown.contract.codec import encode, to_json
 from spindown.contract.dashboard import MetricQuery, Widget, read_dashboard
+from spindown.contract.job.batch import Batch, batch_key, name_job
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import BadInput, ContractError, NotFound
@@ -116,7 +119,7 @@ def graph_of(*series: MetricSeries, **changes: Any) -> str:
         kind="metric",
         x=0,
         y=0,
-        width=8,
+        width=changes.pop("width", 8),
         height=6,
         title=changes.pop("title", "Messages"),
         queries=(MetricQuery(query_id="q0"),),
@@ -135,6 +138,28 @@ def test_a_graph_names_its_lines_and_last_values(
     assert drawn.count("<svg ") == 1
     assert "backlog" in drawn
     assert not values or "<b>3</b>" in drawn
+
+
+def numbers_of(drawn: str) -> list[str]:
+    return re.findall(r"<text [^>]*>([0-9.:]+)</text>", drawn)
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [((), []), ((1.0, 0.0), ["0", "1"]), ((0.5, 0.0), ["0.0", "0.2", "0.4"])],
+)
+def test_an_axis_counts_in_whole_numbers(values: tuple[float, ...], numbers: list[str]) -> None:
+    drawn = graph_of(a_series("x", *values))
+
+    assert [number for number in numbers_of(drawn) if ":" not in number] == numbers
+    assert values or "no data yet" in drawn
+
+
+@pytest.mark.parametrize(("width", "times"), [(6, 4), (24, 8)])
+def test_a_narrow_graph_has_fewer_times(width: int, times: int) -> None:
+    drawn = graph_of(a_series("x", 1.0), width=width)
+
+    assert 1 < sum(":" in number for number in numbers_of(drawn)) <= times
 
 
 def test_names_of_metrics_are_text_and_no_part_of_the_drawing() -> None:
@@ -187,6 +212,17 @@ def _known(name: str) -> str:
     if name != "ocr":
         raise BadInput("workload", name, "name one")
     return name
+
+
+def test_a_batch_tells_how_many_of_its_jobs_have_failed() -> None:
+    first, second = (name_job("b", number) for number in range(2))
+    session = a_session(first, "")
+    batch = Batch(batch_id="b", workload="ocr", jobs=(first, second))
+    session.work_store("ocr").put(batch_key("b"), to_json(encode(batch)).encode())
+
+    page = batch_page(session, "ocr", "b", Looked(span=None))
+
+    assert "1 job failed, 1 job waiting" in page
 
 
 def test_what_code_prints_is_shown_and_not_obeyed() -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.cli.render.saving import say_item_cost, say_span_until
+from spindown.cli.render.saving import item_cost_cell, say_item_cost, say_span_until
 from spindown.domain.past_cost import CostWindow
 from tests.builders import NOW
 
@@ -36,12 +36,20 @@ def test_of_a_few_items_no_cost_is_told(items: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items_of_week", "trend"), [(0, ""), (20, " (+100 % on 7 days)"), (5, " (-50 % on 7 days)")]
+    ("items_of_week", "trend"), [(0, ""), (20, " (+100 % on 7 days)"), (9, "")]
 )
 def test_the_cost_of_an_item_is_told_with_its_trend(items_of_week: float, trend: str) -> None:
     said = say_item_cost(a_window(10), "in 24 hours", a_window(items_of_week))
 
     assert said == f"$0.1 an item all in, in 24 hours{trend}"
+
+
+@pytest.mark.parametrize(
+    ("items", "cell"),
+    [(0, ""), (9, "too few items"), (10, "$0.1 an item"), (50, "$20 for 1,000 items")],
+)
+def test_a_table_tells_the_cost_of_an_item_likewise(items: int, cell: str) -> None:
+    assert item_cost_cell(1.0, items) == cell
 
 
 @pytest.mark.parametrize(

@@ -344,12 +344,15 @@ def test_values_of_all_kinds_are_json() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_a_plot_is_drawn(world: ControlWorld, tmp_path: Path, suffix: str) -> None:
+def test_a_plot_is_drawn_and_told(
+    world: ControlWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
     path = tmp_path / f"usage{suffix}"
 
     draw_usage(ask(world, tmp_path / "data", _POINTS).records, path)
 
     assert path.stat().st_size > 5000
+    assert capsys.readouterr().err == f"spindown: the plot is in {path}\n"
 
 
 def test_a_plot_that_cannot_be_written_is_refused(world: ControlWorld, tmp_path: Path) -> None:

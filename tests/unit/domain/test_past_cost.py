@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.fleet import WorkerState
 from spindown.domain.past_cost import (
+    FEW_ITEMS,
     CostPerItem,
     accrue,
     cost_per_item,
@@ -117,13 +118,14 @@ def test_the_busy_part_is_from_nothing_to_all(
 
 
 def test_a_fraction_of_a_second_is_paid_for_too() -> None:
-    found = cost_per_item(dollars=1.0, items=1, busy_seconds=0.25, paid_seconds=0.5)
+    found = cost_per_item(dollars=10.0, items=10, busy_seconds=0.25, paid_seconds=0.5)
     assert found is not None
     assert (found.busy, found.all_in) == (0.5, 1.0)
 
 
-def test_there_is_no_cost_per_item_before_the_first_item() -> None:
-    assert cost_per_item(dollars=2.0, items=0, busy_seconds=0, paid_seconds=100) is None
+@pytest.mark.parametrize("items", [0, FEW_ITEMS - 1])
+def test_there_is_no_cost_per_item_of_few_items(items: int) -> None:
+    assert cost_per_item(dollars=2.0, items=items, busy_seconds=0, paid_seconds=100) is None
 
 
 def test_workers_cost_until_they_have_ended() -> None:

@@ -69,7 +69,6 @@ def test_a_report_adds_to_the_day_and_to_what_is_learned() -> None:
         "ItemsFailed": 1,
         "ItemsRedone": 2,
         "CommitSeconds": 2.0,
-        "JobsCompleted": 1,
         "JobSeconds": 1200.0,
     }
 
@@ -119,7 +118,7 @@ def test_metrics_name_deployment_workload_and_any_reason() -> None:
     world = WorkWorld()
     reporter = a_reporter(world)
 
-    reporter.emit({"JobsFailed": 1.0}, reason="timeout")
+    reporter.emit({"DeadLettered": 1.0}, reason="timeout")
     reporter.emit({"JobsLost": 1.0})
     assert not world.metrics.values("JobsLost"), "until they are flushed"
     reporter.flush()

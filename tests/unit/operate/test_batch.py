@@ -369,6 +369,29 @@ def test_the_last_item_of_a_job_is_as_old_as_it_is_now() -> None:
     assert eta.later - NOW >= timedelta(seconds=9 * 49)
 
 
+@pytest.mark.parametrize(("seconds", "is_told"), [(5, True), (40, False)])
+def test_a_slow_job_has_no_eta_before_its_first_heartbeat(seconds: int, *, is_told: bool) -> None:
+    world = World()
+    world.submit("b", jobs=1, items=10)
+    begun = NOW - timedelta(seconds=seconds)
+    until = begun + world.outlook.policy.lease_duration
+    lease = a_lease(job_id="b-00000", claimed_at=begun, deadline=until, items=10, items_done=0)
+    world.leave("b-00000", HALF, 0, claimed_at=begun, items=10)
+    view = LedgerView(workers={"i-1": a_worker()}, leases=(lease,))
+    # So many an hour that ten take ten seconds.
+    known = Knowledge(
+        throughput={
+            key: replace(one, items=36 * one.items) for key, one in KNOWN.throughput.items()
+        }
+    )
+    world.outlook = replace(world.outlook, knowledge=known, view=view)
+
+    one = world.listed()[0]
+
+    assert one.state is BatchState.RUNNING
+    assert (one.eta is not None) is is_told
+
+
 def test_a_job_between_two_tries_waits_and_names_its_failure() -> None:
     world = World()
     world.submit("b", jobs=1)

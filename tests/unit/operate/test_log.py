@@ -19,6 +19,7 @@ from spindown.operate.log import (
     LATE_BY,
     LINGER,
     JobEnds,
+    KeptLog,
     LiveLog,
     LogFollower,
     begin_live,
@@ -86,6 +87,33 @@ def test_a_line_has_its_time_where_that_is_asked_for(
 
     at = f"{scene.clock.now():%Y-%m-%dT%H:%M:%S}.000Z"
     assert capsys.readouterr().out.splitlines()[1] == told.format(at=at)
+
+
+def test_what_machines_print_at_once_stands_by_attempt(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.live = LiveLog(scene.log, scene.clock.now(), jobs=["j", "k"])
+    screen = Screen(as_json=False)
+    for number in range(2):
+        scene.says(f"j {number}", on="i-1")
+        scene.says(f"k {number}", job_id="k", on="i-2")
+    screen.show(scene.live)
+    scene.says("j 2", on="i-1")
+    scene.says("k 2", job_id="k", on="i-2")
+    screen.show(scene.live)
+
+    j, k = "== j, attempt 1 on i-1 ==", "== k, attempt 1 on i-2 =="
+    told = [j, "j 0", "j 1", k, "k 0", "k 1", "k 2", j, "j 2"]
+    assert capsys.readouterr().out.splitlines() == told
+
+
+def test_an_attempt_has_one_title(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(as_json=False)
+    screen.show_kept(KeptLog(job_id="j", attempt=1, text="kept\n"))
+    scene.says("live")
+    screen.show(scene.live)
+
+    assert capsys.readouterr().out.splitlines() == ["== j, attempt 1 ==", "kept", "live"]
 
 
 def test_a_line_as_json_has_what_is_known_of_it(

@@ -111,6 +111,24 @@ def test_failed_items_are_told_beside_those_that_are_done() -> None:
     assert "7 failed" in screen_of(bill)
 
 
+@pytest.mark.parametrize("grouping", list(Grouping))
+def test_of_few_items_a_bill_tells_no_cost(grouping: Grouping) -> None:
+    world = ControlWorld()
+    world.put_day(world.now, SpendRow(dollars=1.0, items=9, items_failed=7, jobs=1))
+    bill = bill_of(world, days=1)
+
+    shown = screen_of(bill, grouping)
+
+    assert bill.workloads[0].cost_per_item is None
+    assert "$" not in shown
+
+
+def test_what_is_not_recorded_is_not_told_as_nothing() -> None:
+    told = next(line for line in screen_of(bill_of(a_world())).splitlines() if "data" in line)
+
+    assert told.split()[:2] == ["data", "-"]
+
+
 def test_a_day_before_the_span_is_only_in_the_trend() -> None:
     bill = bill_of(a_world(), days=1)
 

@@ -11,6 +11,7 @@ from spindown.contract.job.result import ItemStatus
 from spindown.contract.row import JOB_RATE, done_sort_key, throughput_sort_key, worker_partition
 from spindown.domain.fleet import CodeProgress, WorkerState
 from spindown.domain.policy import Policy
+from spindown.job.result import read_progress
 from spindown.memory.interception import PortCall
 from spindown.port import Key
 from spindown.user import Item
@@ -69,8 +70,24 @@ def test_tells_the_ledger_what_was_done(tmp_path: Path) -> None:
     slot.reporter.flush()
     values = slot.world.metrics.values
     assert (values("ItemsDone"), values("ItemsFailed")) == ([2], [3])
-    assert (values("JobsCompleted"), values("JobSeconds")) == ([1], [180])
+    assert values("JobSeconds") == [180]
     assert slot.world.manifest("j").cost_usd == pytest.approx(0.36 / 20)
+
+
+@pytest.mark.parametrize(("error", "counted"), [(None, (1, 0)), ("no", (0, 1))])
+def test_a_job_is_counted_as_the_pages_tell_its_end(
+    tmp_path: Path, error: str | None, counted: tuple[int, int]
+) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.runner.script = lambda *_: [ItemDone(index=0, error=error), BatchDone()]
+    slot.world.send({"job_id": "j", "items": items(1)})
+    slot.step()
+    slot.reporter.flush()
+
+    names = ("JobsCompleted", "JobsFailed")
+    assert tuple(len(slot.world.metrics.values(name)) for name in names) == counted
+    word = read_progress("j", slot.world.objects).word
+    assert word == ("failed" if error else "completed")
 
 
 @pytest.mark.parametrize("batch", [None, "b"])
