@@ -52,7 +52,8 @@ def describe(one: Cancelled) -> str:
     over = one.items_done + one.items_failed
     done = f", {say_items(one.items_done, one.items_failed, None)}" if over else ""
     held = "; its worker drops it within a `heartbeat_interval`" if one.was_held else ""
-    return f"{one.job_id}: cancelled{done}{held}"
+    letter = "; its dead letter is deleted" if one.was_given_up else ""
+    return f"{one.job_id}: cancelled{done}{held}{letter}"
 
 
 def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:

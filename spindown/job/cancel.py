@@ -31,6 +31,7 @@ from spindown.error import (
 from spindown.job.lease_row import lease_identity, lease_key, read_lease
 from spindown.job.manifest_store import StoredManifest, load_manifest, save_manifest
 from spindown.job.message import delete, renew
+from spindown.job.redrive import redrive
 from spindown.port import Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
@@ -76,6 +77,8 @@ class Cancelled:
     was_claimed: bool = True
     #: Whether a worker held it, which goes on with it until it next writes or reports.
     was_held: bool = False
+    #: Whether it had been given up; then its dead letter is deleted, which nothing can send back.
+    was_given_up: bool = False
 
 
 def cancel(
@@ -89,12 +92,12 @@ def cancel(
         ports: the world; the queue is the workload's.
         failed: whether those too that have failed, whose dead letters can be sent back.
     """
-    gone: set[str] = set()
+    gone, given_up = set[str](), set[str]()
 
     def cancel_job(job_id: str) -> tuple[Cancelled, Sequence[str]]:
         """Return what came of a job, and the children that must be cancelled too."""
         try:
-            manifest, is_ours = _cancel_one(job_id, workload, ports, failed=failed)
+            manifest, before = _cancel_one(job_id, workload, ports, failed=failed)
         except NewerSchema:
             return Cancelled(job_id=job_id, outcome=CancelOutcome.NEWER_SCHEMA, state=None), ()
         children: Sequence[str] = ()
@@ -104,14 +107,17 @@ def cancel(
         if manifest.state is JobState.CANCELLED:
             gone.add(job_id)
             was_held = _end_lease(manifest, workload, ports)
+        if before is JobState.FAILED:
+            given_up.add(job_id)
         told = Cancelled(
             job_id=job_id,
-            outcome=CancelOutcome.CANCELLED if is_ours else CancelOutcome.OVER,
+            outcome=CancelOutcome.OVER if before is None else CancelOutcome.CANCELLED,
             state=manifest.state,
             items_done=manifest.next_item - manifest.items_failed,
             items_failed=manifest.items_failed,
             was_claimed=bool(manifest.body_digest),
             was_held=was_held,
+            was_given_up=job_id in given_up,
         )
         return told, children
 
@@ -124,10 +130,22 @@ def cancel(
                 yield told
     finally:
         # Also if one of the jobs could not be cancelled.
-        # In the order in which a message goes through them.
-        for queue in (ports.queue, *ports.shapes.values()):
-            with suppress(NotFound):
-                _sweep(gone, replace(ports, queue=queue))
+        _clear(workload, gone, given_up, ports)
+
+
+def _clear(
+    workload: str, gone: Collection[str], given_up: Collection[str], ports: WorkPorts
+) -> None:
+    """Delete the messages of cancelled jobs, and the dead letters of those that were given up."""
+    # In the order in which a message goes through them.
+    for queue in (ports.queue, *ports.shapes.values()):
+        with suppress(NotFound):
+            _sweep(gone, replace(ports, queue=queue))
+    if given_up:
+        # Of a job that is cancelled it only deletes the letter, and leaves that of another sender
+        # who took the same id.
+        for _ in redrive(workload, ports, jobs=given_up):
+            pass
 
 
 def _each(call: Callable[[T], R], given: Sequence[T]) -> Iterator[R]:
@@ -147,18 +165,22 @@ def _each(call: Callable[[T], R], given: Sequence[T]) -> Iterator[R]:
 
 def _cancel_one(
     job_id: str, workload: str, ports: WorkPorts, *, failed: bool
-) -> tuple[Manifest, bool]:
-    """Return the manifest of the job, which is over now, and whether this call ended it."""
+) -> tuple[Manifest, JobState | None]:
+    """Return the manifest of the job, which is over now, and its state until this call ended it.
+
+    None: it had ended before.
+    """
     # One that has failed is a dead letter, and would run again if that is sent back.
     open_states = {JobState.RUNNING, JobState.FAILED} if failed else {JobState.RUNNING}
     for _ in range(_TRIES):
         stored = load_manifest(job_id, ports.objects)
         if stored is not None and stored.manifest.state not in open_states:
-            return stored.manifest, False
+            return stored.manifest, None
         with suppress(PreconditionFailed):
             etag = stored.etag if stored is not None else None
             cancelled = _with_open_time(_cancelled(job_id, stored, ports), workload, ports)
-            return save_manifest(cancelled, etag, ports).manifest, True
+            before = stored.manifest.state if stored is not None else JobState.RUNNING
+            return save_manifest(cancelled, etag, ports).manifest, before
     raise Unreachable(f"{job_id}: other writers keep changing its manifest; cancel it again")
 
 
