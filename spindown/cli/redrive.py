@@ -86,7 +86,7 @@ def redrive(  # noqa: PLR0913 - each is an option of the command line
     if len(given) > 1:
         raise BadInput("options", given, "give one of them at a time")
     if remove and not malformed:
-        raise BadInput("--remove", None, "write it with --malformed")
+        raise BadInput("options", ["--remove"], "write --malformed too, which it is for")
     session = open_session(config, deployment=deployment, local=local)
     if items:
         _send_items(session, workload, names or [], as_json=as_json)
@@ -172,7 +172,7 @@ def _send_items(session: Session, workload: str, batches: list[str], *, as_json:
 def _list_letters(session: Session, workload: str, named: set[str], *, as_json: bool) -> None:
     found = set()
     for one in find_dead_letters(session.work_ports(workload)):
-        names = {one.job_id, one.original_id, one.message_id}
+        names = {one.job_id, one.message_id}
         if named and not named & names:
             continue
         found |= names
@@ -187,7 +187,7 @@ def _list_letters(session: Session, workload: str, named: set[str], *, as_json: 
 def describe_letter(one: DeadLetter) -> str:
     """Return a dead letter in a line: its job, the message as it was sent, and why."""
     why = one.letter_reason or one.reason or f"SQS gave it up after {MAX_RECEIVE_COUNT} receives"
-    return f"{one.job_id or 'no job'}  message {one.original_id}: {why}"
+    return f"{one.job_id or 'no job'}  message {one.message_id}: {why}"
 
 
 def _list_malformed(
@@ -205,7 +205,10 @@ def _list_malformed(
     if not found and not as_json:
         print_aside(f"{workload} has no dead letter that cannot be sent back")
     if found and not remove:
-        print_aside("--remove deletes them with their bodies, or only the messages named")
+        print_aside(
+            f"remove them with their bodies, or only those whose message you name: "
+            f"spindown redrive {workload} --malformed --remove{session.options}"
+        )
         raise typer.Exit(1)
 
 
@@ -213,7 +216,7 @@ def describe_unsendable(one: DeadLetter, *, removed: bool) -> str:
     """Return a dead letter that cannot be sent back in a line."""
     word = "removed" if removed else "left"
     reason = one.letter_reason or one.reason
-    return f"{one.message_id}: {word}: {reason}; body: {one.body[:_BODY_SHOWN]}"
+    return f"message {one.message_id}: {word}: {reason}; body: {one.body[:_BODY_SHOWN]}"
 
 
 _SAYS = {
@@ -229,7 +232,7 @@ _SAYS = {
     RedriveOutcome.FORBIDDEN: (
         "{one.job_id}: left where it is, since it would be refused again: {one.reason}"
     ),
-    RedriveOutcome.UNREADABLE: "left where it is: {one.reason}",
+    RedriveOutcome.UNREADABLE: "message {one.message_id}: left where it is: {one.reason}",
 }
 
 

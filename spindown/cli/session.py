@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -407,6 +408,10 @@ def is_local() -> bool:
     return credentials is not None and credentials.access_key == ACCESS_KEY
 
 
+#: The form of the ids that SQS gives to messages.
+_MESSAGE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def find_workload(
     session: Session,
     name: str,
@@ -440,6 +445,9 @@ def find_workload(
         lists = "`spindown batches` lists them"
         if is_address(name):
             lists = "`spindown batches --sources` lists the objects whose jobs workers claimed"
+        elif _MESSAGE.fullmatch(name):
+            owner = workload or "WORKLOAD"
+            lists += f", `spindown redrive {owner} --list` the messages that became dead letters"
         remedy = f"name a batch or a job that was submitted{wanted}: {lists}"
         raise BadInput(argument, name, remedy)
     if len(found) > 1:

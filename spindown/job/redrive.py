@@ -60,6 +60,8 @@ class Redriven:
     #: None: it cannot be read.
     job_id: str | None
     outcome: RedriveOutcome
+    #: Of the dead letter as it was sent to the workload; "": there is none.
+    message_id: str = ""
     #: Why the job became a dead letter, why it is refused still, or why the letter cannot be read.
     reason: str = ""
 
@@ -93,14 +95,17 @@ def redrive(
     handled: set[str | None] = set()
     try:
         for letter, is_new in _each_letter(ports, left):
+            message_id = _original_id(letter)
             try:
                 job = read_dead_letter(letter, ports)
                 if job.job_id in handled or (jobs and job.job_id not in jobs):
                     continue
                 done = _redrive_one(letter, job, workload, ports, forbids)
+                done = replace(done, message_id=message_id)
             except (ContractError, NotFound) as exc:
                 if is_new and not jobs:
-                    yield Redriven(job_id=None, outcome=RedriveOutcome.UNREADABLE, reason=str(exc))
+                    why, outcome = str(exc), RedriveOutcome.UNREADABLE
+                    yield Redriven(job_id=None, outcome=outcome, message_id=message_id, reason=why)
                 continue
             if done.outcome not in _LEFT:
                 handled.add(job.job_id)
@@ -137,9 +142,8 @@ def _each_letter(ports: WorkPorts, left: dict[str, str]) -> Iterator[tuple[Messa
 class DeadLetter:
     """One message in the dead-letter queue."""
 
+    #: Of the message as it was sent to the workload: what is in this queue may be a copy.
     message_id: str
-    #: That of the message as it was sent to the workload.
-    original_id: str
     #: "": it is no job.
     job_id: str
     #: Why it is no job that can be sent back, or is another's; "": it can be.
@@ -169,15 +173,14 @@ def find_dead_letters(
     left: dict[str, str] = {}
     try:
         for letter, is_new in _each_letter(ports, left):
-            if not is_new or (messages and letter.message_id not in messages):
+            if not is_new or (messages and _original_id(letter) not in messages):
                 continue
             job_id, reason = _look_at(letter, ports)
             if unsendable and not reason:
                 continue
             said = letter.attributes
             yield DeadLetter(
-                message_id=letter.message_id,
-                original_id=said.get("original_message_id", letter.message_id),
+                message_id=_original_id(letter),
                 job_id=job_id or said.get("job_id", ""),
                 reason=reason,
                 letter_reason=said.get("reason", ""),
@@ -212,8 +215,11 @@ def _look_at(letter: Message, ports: WorkPorts) -> tuple[str, str]:
 
 def read_dead_letter(letter: Message, ports: WorkPorts) -> JobMessage:
     """Return the job of a dead letter under its original id."""
-    original = letter.attributes.get("original_message_id", letter.message_id)
-    return with_id(parse_job(_read_body(letter, ports)), original)
+    return with_id(parse_job(_read_body(letter, ports)), _original_id(letter))
+
+
+def _original_id(letter: Message) -> str:
+    return letter.attributes.get("original_message_id", letter.message_id)
 
 
 def _read_body(letter: Message, ports: WorkPorts) -> str:

@@ -67,7 +67,9 @@ def test_a_job_goes_on_where_it_was_with_a_clean_count() -> None:
     give_up(world, JOB, done=3)
 
     assert redriven(world) == [
-        Redriven(job_id="j", outcome=RedriveOutcome.SENT, reason="no such model")
+        Redriven(
+            job_id="j", outcome=RedriveOutcome.SENT, message_id="queue-1", reason="no such model"
+        )
     ]
 
     manifest = world.manifest("j")
@@ -331,17 +333,19 @@ def test_an_outage_leaves_the_letter_where_it_can_be_seen() -> None:
     assert world.dead_letters.backlog().visible == 1
 
 
-def test_a_dead_letter_that_was_cancelled_is_not_sent_again() -> None:
+def test_a_job_that_is_cancelled_takes_its_dead_letter_along() -> None:
     world = WorkWorld()
     give_up(world, JOB, done=3)
+    others = [json.dumps({**JOB, "items": ["other"]}), json.dumps({**JOB, "job_id": "k"})]
+    world.dead_letters.send([Outgoing(body=one) for one in others])
 
     (told,) = cancel(WORKLOAD, ["j"], world.ports)
-    (done,) = redriven(world)
 
     assert (told.outcome, told.items_done) == (CancelOutcome.CANCELLED, 3)
-    assert done.outcome is RedriveOutcome.OVER
+    assert told.was_given_up
     assert world.queue.bodies() == []
-    assert world.dead_letters.bodies() == []
+    assert sorted(world.dead_letters.bodies()) == sorted(others)
+    assert world.dead_letters.backlog().visible == len(others)
     assert world.manifest("j").state is JobState.CANCELLED
 
 

@@ -89,9 +89,14 @@ class Account:
             QueueUrl=self.dead_letters, MessageBody=body, MessageAttributes={"reason": reason}
         )
 
-    def bury_text(self, text: str) -> None:
-        """Send what is no job to the dead-letter queue."""
-        self._sqs.send_message(QueueUrl=self.dead_letters, MessageBody=text)
+    def bury_text(self, text: str, original: str = "") -> None:
+        """Send what is no job to the dead-letter queue; ``original``: the message it was."""
+        known = {"DataType": "String", "StringValue": original}
+        self._sqs.send_message(
+            QueueUrl=self.dead_letters,
+            MessageBody=text,
+            MessageAttributes={"original_message_id": known} if original else {},
+        )
 
     def store(self, key: str, data: bytes) -> None:
         """Put an object into the workload's part of the bucket."""

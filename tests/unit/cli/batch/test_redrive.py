@@ -73,6 +73,7 @@ def test_prints_for_programs(account: Account, capsys: pytest.CaptureFixture[str
     redrive("ocr", config=account.config, as_json=True)
 
     said = json.loads(capsys.readouterr().out)
+    assert said.pop("message_id")
     assert said == {"job_id": "a", "outcome": "sent", "reason": "no such model"}
 
 
@@ -125,6 +126,24 @@ def test_removes_what_is_no_job_only_if_asked(
     removed = json.loads(capsys.readouterr().out)
     assert (removed["body"], removed["removed"]) == ("no \x1b[2J job", True)
     assert account.waiting(account.dead_letters) == 0
+
+
+def test_a_dead_letter_has_one_id_in_all_commands(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.bury_text("no job", original="4b0c7d2e-0000-4000-8000-000000000001")
+    account.bury_text("none either")
+
+    redrive("ocr", list_=True, config=account.config, as_json=True)
+    listed = [json.loads(one)["message_id"] for one in capsys.readouterr().out.splitlines()]
+    for malformed in (False, True):
+        with pytest.raises(typer.Exit):
+            redrive("ocr", malformed=malformed, config=account.config, as_json=True)
+        told = [json.loads(one)["message_id"] for one in capsys.readouterr().out.splitlines()]
+        assert sorted(told) == sorted(listed)
+
+    redrive("ocr", listed[:1], malformed=True, remove=True, config=account.config)
+    assert account.waiting(account.dead_letters) == 1
 
 
 @pytest.mark.parametrize(

@@ -225,3 +225,8 @@ def test_logs_end_with_a_line_and_a_status(
 def test_the_log_of_nobody_is_a_mistake(account: Account) -> None:
     with pytest.raises(BadInput, match="'nobody'"):
         logs("nobody", config=account.config)
+
+
+def test_a_message_of_no_job_is_looked_for_among_dead_letters(account: Account) -> None:
+    with pytest.raises(BadInput, match="redrive ocr --list"):
+        show("4b0c7d2e-0000-4000-8000-000000000001", workload="ocr", config=account.config)
