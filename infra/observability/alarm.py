@@ -2,7 +2,8 @@
 
 An alarm is there only for what a person must hear even when our own code is silent. A tick tells
 the same topic what only the code can explain, such as which quota is full
-(``spindown.control.alert``): each metric that an alarm reads costs money every month.
+(``spindown.control.alert``): each metric that an alarm reads costs money every month. The alarm on
+a queue's depth, which wakes the scaler and tells nobody, is in ``infra.control.trigger``.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Translate botocore's errors into those of ``spindown.error``; the only place that knows codes.
+"""Translate botocore's errors into those of ``spindown.error``, by their codes.
+
+What all calls may meet is judged here; a code that one question alone is about is judged beside
+that question (``dynamodb``, ``account``, ``control.plan.launch_image``).
 
 The refusal of a launch becomes a ``RefusalKind``, which decides what is tried next. The codes are
 from the botocore service models and the AWS documentation of CreateFleet. The kinds follow

@@ -156,7 +156,7 @@ class ShapeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """What a sentence about a decision is made of (``wording.say_outcome``)."""
+    """What a sentence about a decision is made of (``reason_text.say_outcome``)."""
 
     #: Why that many workers are wanted.
     sizing: Reason = NO_REASON

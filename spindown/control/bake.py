@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.settings import BakeSettings, WorkloadSettings
-from spindown.control.plan.image import installs_since
+from spindown.control.plan.launch_image import installs_since
 from spindown.domain.image import ImageHistory, image_dollars, is_bake_due
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError

@@ -7,7 +7,8 @@ thousand events come at once: none waits for another's rows, reads settings or a
 that finds a tick under way leaves all to the next one.
 
 Each event can come twice without harm. An instance that is not ours, or whose row has ended, is
-ignored. The worker sees the same through its metadata; whichever comes first acts. The message of
+ignored. The worker sees the same through its metadata, and ``domain.worker_lifecycle`` decides what
+it does: give its jobs back, or finish them. Whichever comes first acts. The message of
 a job is never touched before its instance is gone: then ``control.free_lease`` shows it.
 """
 
@@ -99,8 +100,8 @@ def _find(instance_id: str, ports: ControlPorts) -> OurInstance | None:
 
 def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Reaction:
     """Note that EC2 takes a worker away; bound its leases; have it counted and replaced at once."""
-    acted = _note(ours, "noticed_at", event.at)
-    _mark(ours, "interrupted_at", event.deadline)
+    acted = _write_machine(ours, "noticed_at", event.at)
+    _write_worker(ours, "interrupted_at", event.deadline)
     bound_leases([(lease, event.deadline) for lease in ours.leases()], ours.ledger)
     return Reaction(
         instance_id=event.instance_id,
@@ -112,7 +113,7 @@ def notice(event: InterruptionWarning, ours: OurInstance, *, holder: str) -> Rea
 
 def rebalance(event: RebalanceRecommendation, ours: OurInstance) -> Reaction:
     """Note that an instance is at risk; the worker saves its state then."""
-    acted = _mark(ours, "rebalance_at", event.at)
+    acted = _write_worker(ours, "rebalance_at", event.at)
     return Reaction(instance_id=event.instance_id, workload=ours.workload, acted=acted)
 
 
@@ -122,7 +123,7 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
     Without jobs its row is left to the next tick. The second event of an end, "terminated" after
     "shutting-down", wakes a tick again if the first one found another under way.
     """
-    acted = _note(ours, "gone_at", event.at)
+    acted = _write_machine(ours, "gone_at", event.at)
     return Reaction(
         instance_id=event.instance_id,
         workload=ours.workload,
@@ -131,12 +132,12 @@ def state_change(event: StateChange, ours: OurInstance, *, holder: str) -> React
     )
 
 
-def _note(ours: OurInstance, name: str, at: datetime) -> bool:
+def _write_machine(ours: OurInstance, name: str, at: datetime) -> bool:
     """Note what EC2 says, where no worker writes; False: it is there already, or it has ended."""
     return _write_once(ours, rows.machine_sort_key(ours.machine.instance_id), name, at)
 
 
-def _mark(ours: OurInstance, name: str, at: datetime) -> bool:
+def _write_worker(ours: OurInstance, name: str, at: datetime) -> bool:
     """Tell a worker by its own row; False: it knows it already, or has ended."""
     return _write_once(ours, rows.worker_sort_key(ours.machine.instance_id), name, at)
 

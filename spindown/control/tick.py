@@ -1,18 +1,18 @@
 """One tick: compare what is wanted with what is there, and repair it. The whole story.
 
 A tick has three steps, and each returns a value: ``observe`` an ``Observation``, ``make_plan`` a
-``Plan``, ``execute`` a ``TickRecord``. ``observe`` plans as far as it must to know which questions
-are worth a call, and returns this ``EarlyPlan`` too. Before the steps the tick takes the lock of
-its workload; after them it writes the decision down, tells people, and gives the lock back. Only
-executing changes the fleet; planning needs no clock, no port and no chance. ``functions.scaler``
-(which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call ``run_tick``.
+``Plan``, ``execute`` a ``TickRecord``. Each call takes time, so ``observe`` plans meanwhile what
+needs no prices (``EarlyPlan``), asks only what that leaves open, and returns both. Before the steps
+the tick takes the lock of its workload; after them it writes the decision down, tells people, and
+gives the lock back. Only executing changes the fleet; planning needs no clock, port or chance.
+``functions.scaler`` (which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call it.
 
 A tick looks at the present state, not at what woke it: two, or none for a while, change only how
 soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2, two for
 the lock), and for a launch three more, except in rare cases.
 
-Each step of the plan below is the module in the folder ``plan`` of that subject; all work on the
-values of ``plan.action``. ``observe`` reads, ``execute`` acts, ``record`` writes down.
+The steps of the plan are functions of modules in the folder ``plan``, as the imports say; all work
+on the values of ``plan.action``. ``observe`` reads, ``execute`` acts, ``record`` writes down.
 """
 
 from contextlib import suppress
@@ -148,7 +148,7 @@ def observe_market(early: EarlyPlan, ports: ControlPorts, *, is_asked: bool = Fa
 
 
 def plan_without_prices(draft: PlanDraft) -> PlanDraft:
-    """Plan all that needs no prices, once the queue is followed."""
+    """Plan all that needs no prices, once it is known since when work waits."""
     draft = adopt_launches(correct_workers(remember_answers(draft)))
     draft = mark_interrupted(draft)
     draft = begin_breakers(draft)
@@ -169,7 +169,7 @@ def early_plan_of(draft: PlanDraft, missing: tuple[LaunchNeed, ...]) -> EarlyPla
 
 
 def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
-    """Plan the whole tick: ends first, launches last.
+    """Plan the whole tick; launches come last.
 
     ``early`` is what ``observe`` has planned of the same facts, most ends among it; None: plan it
     again. A worker that ends below is not replaced before the next tick.

@@ -1,7 +1,8 @@
 """Which instances were of no use, how many of them stop launches, and for how long.
 
-``control.plan.breaker`` counts them, and stops launches in a region by the numbers below. Three
-kinds are counted, each apart:
+``control.plan.breaker`` counts them, opens the breaker of a region by the numbers below, and closes
+it: after a time, for a new launch version, or once an instance was of use. Three kinds are counted,
+each apart:
 
 1. it never checked in (``has_missed_check_in``), though somebody would have seen a check-in
    (``could_check_in``);

@@ -1,6 +1,7 @@
 """When a failed job is tried again, or becomes a dead letter, and when a worker is at fault.
 
-All ways into the dead-letter queue, and what decides each:
+All ways into the dead-letter queue, and what decides each (``job.redrive`` finds those that are in
+it, and ``cli.redrive`` lists them):
 
 ===============================================  =================================================
 its failures and losses are too many             ``dead_letter_reason``

@@ -5,6 +5,9 @@ the storage of its snapshot. Nobody knows how many boots will come. So an image 
 installs since the last one have cost as much as an image does: whatever comes then, both together
 cost at most twice the least that was possible (the ski rental problem; A. Karlin et al.,
 "Competitive snoopy caching", 1988).
+
+Also decided in: ``control.bake`` (a bake begins), ``control.plan.launch_image`` (who starts from
+it).
 """
 
 from collections.abc import Mapping

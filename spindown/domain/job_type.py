@@ -3,7 +3,8 @@
 A workload that declares types has one queue for each shape. Only needs that a message or its type
 states make the shape: what the workload itself requires holds for every machine that it buys, so
 the shape of a job that states nothing is ``Shape()``. ``settle`` joins what the message, its type
-and what was learned say of memory, VRAM and cores.
+and what was learned say of memory, VRAM and cores, and judges that by the workload's ceilings
+(``requirements_at_most``).
 
 Also decided in: ``rightsizing`` (what is learned), ``out_of_memory`` (the next size after it).
 """

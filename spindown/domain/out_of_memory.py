@@ -16,10 +16,10 @@ from spindown.domain.rightsizing import MEMORY, VRAM
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
-#: Of the memory of a machine its system tells so much: firmware and kernel take the rest. One of
-#: 61 GiB tells 59.7, which is no 64. The smallest tell less, and a job runs out there once more.
-#: Of a GPU's the driver does: 15 GiB of the 16 that EC2 tells of a T4.
-_TOLD = {MEMORY: 0.95, VRAM: 0.93}
+#: Share of a machine's memory that its system reports: firmware and kernel take the rest. One of
+#: 61 GiB reports 59.7, which is no 64. The smallest report less, and a job runs out there once
+#: more. A GPU's driver reports 15 GiB of the 16 that EC2 states for a T4.
+_VISIBLE_SHARE = {MEMORY: 0.95, VRAM: 0.93}
 
 
 def memory_of(shape: str, memory_gib: float, need: str = MEMORY) -> float:
@@ -89,7 +89,7 @@ def larger_needs(
         return None
     # A machine of 16 GiB tells 15.4, a GPU of 16 tells 15: to ask for 16 would be to ask for the
     # same again.
-    had = max(had, *(size for size in SCALES[need] if size <= had / _TOLD[need]))
+    had = max(had, *(size for size in SCALES[need] if size <= had / _VISIBLE_SHARE[need]))
     larger = next((size for size in SCALES[need] if size > had), None)
     usual = next((each.needs for each in policy.types if each.name == type_name), Needs())
     most = most_of(need, usual, policy.requirements_at_most)

@@ -3,6 +3,8 @@
 EC2 tells list prices and spot prices. What an account pays may differ: by a private discount or a
 Savings Plan (a multiplier), or since reserved instances, a Savings Plan or a capacity reservation
 pay for so many machines whether they run or not (hours already paid).
+
+What a disk and an address add to the price of a machine: ``offer``.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,7 @@
-"""Whether an instance type meets what a workload requires, and if not, in what."""
+"""Whether an instance type meets what a workload requires, and if not, in what.
+
+Whether a message may ask for what it does: ``job_type``.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

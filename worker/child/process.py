@@ -1,4 +1,7 @@
-"""Processes of the user's code: a program, and a child that also has pipes for frames."""
+"""Processes of the user's code: a program, and a child that also has pipes for frames.
+
+``worker.process_tree`` starts and kills them; ``runner`` and ``command`` decide when one hangs.
+"""
 
 import os
 import threading
@@ -104,7 +107,7 @@ class Child(Program):
     def send(self, frame: Frame) -> None:
         """Send a frame; a child that does not read it is killed, which ends the line."""
         if not write_within(self._down, encode_frame(frame), _WRITE_SECONDS):
-            self._tree.disown()
+            self._tree.kill_soon()
 
     def next_frame(self, seconds: float) -> Frame | None:
         """Return the next frame, ``{"type": "end"}`` at the end of the line, None in time."""

@@ -92,12 +92,12 @@ class ProcessTree:
         """Send SIGTERM to the program and its group."""
         self._process.send_signal(signal.SIGTERM)
 
-    def disown(self) -> None:
+    def kill_soon(self) -> None:
         """Let all of the tree be killed, without waiting for it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     def end(self) -> None:
         """Kill all of the tree and wait for their end (raises Wedged)."""
-        self.disown()
+        self.kill_soon()
         reap(self._process)

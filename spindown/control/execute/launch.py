@@ -27,8 +27,8 @@ from spindown.control.observe.observation import (
 )
 from spindown.control.plan.action import Replay
 from spindown.control.plan.breaker import breaker_name, count_forbidden, open_for_account
-from spindown.control.plan.image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_allowance import reserve, take_call, why_short
+from spindown.control.plan.launch_image import blames_image, give_up_refused, image_for
 from spindown.control.plan.launch_outcome import complete_launch, pools_of
 from spindown.control.plan.launch_request import (
     LaunchProgress,

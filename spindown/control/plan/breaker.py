@@ -16,7 +16,7 @@ from spindown.contract.row import BreakerRow
 from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import TickFacts
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.image import give_up_silent
+from spindown.control.plan.launch_image import give_up_silent
 from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.breaker import (
     ACCOUNT_RETRY_AFTER,
@@ -66,14 +66,14 @@ def breaker_of(facts: TickFacts, fleet: Fleet, region: str) -> BreakerRow:
 
 
 def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mapping[str, BreakerRow]:
-    """Return the breakers that a person must close, of the present launch version, by region."""
+    """Return the breakers to tell people of, of the present launch version, by region."""
     return {
         region: known
         for region, known in sorted(breakers.items())
         if known.open_until is not None
         and known.open_until > facts.now
         and known.launch_version == facts.launch_version(region)
-        # It mends itself.
+        # Nobody need do anything about it.
         and known.reason.code is not ReasonCode.STRIKES_OF_MESSAGES
     }
 

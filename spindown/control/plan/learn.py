@@ -10,7 +10,7 @@ from spindown.contract import row as rows
 from spindown.contract.row import RateRow, SpendRow
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.breaker import forget_silence
-from spindown.control.plan.image import image_of
+from spindown.control.plan.launch_image import image_of
 from spindown.control.plan.launch_outcome import ADOPTED
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker

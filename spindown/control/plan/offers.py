@@ -10,8 +10,8 @@ from spindown.control.observe.fleet import Fleet
 from spindown.control.observe.observation import Observation, decode_request
 from spindown.control.plan.action import ActionKind, PlanDraft, StoreCatalogue
 from spindown.control.plan.breaker import is_on_test, traits_asked_last
-from spindown.control.plan.image import tell_images
 from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, why_short
+from spindown.control.plan.launch_image import tell_images
 from spindown.control.plan.launch_need import (
     LaunchNeed,
     blocked_regions,
