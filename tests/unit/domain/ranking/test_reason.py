@@ -239,7 +239,7 @@ def test_the_nearest_offer_is_the_one_that_comes_back_first() -> None:
 
 def test_without_a_time_the_nearest_is_the_cheapest_that_fits() -> None:
     offers = [an_offer(instance_price=p) for p in (0.9, 0.7, 0.8)]
-    offers.append(an_offer(a_type(architecture="arm64"), instance_price=0.6))
+    offers.append(an_offer(a_type("g5g.xlarge", architecture="arm64"), instance_price=0.6))
 
     found = a_ranking(offers, policy=a_policy(max_price_per_hour=0.5))
 
