@@ -15,6 +15,8 @@ from spindown.error import ConfigError
 #: Names, and attributes, by which a module can bind what its text does not show.
 _WAYS_ROUND = frozenset({"eval", "exec", "globals", "locals", "setattr", "vars"})
 _ATTRIBUTES = frozenset({"__dict__", "modules"})
+#: Functions of a module that are named to who has named none of them.
+_NAMED = 8
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -41,8 +43,12 @@ def check_entrypoint(field: str, entrypoint: str, path: Path, shown: str) -> Non
     if name in (bound := set(_bound(tree))) or _has_hidden_names(tree):
         return
     close = get_close_matches(name, bound, n=1)
-    meant = f": did you mean {module}:{close[0]}?" if close else ""
-    remedy = f"define {name} at the top level of {shown}, or name what is there{meant}"
+    functions = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
+    remedy = f"define {name} at the top level of {shown}"
+    if close:
+        remedy += f", or did you mean {module}:{close[0]}?"
+    elif functions:
+        remedy += f", or name one of what is there: {', '.join(functions[:_NAMED])}"
     raise ConfigError(field, entrypoint, remedy)
 
 

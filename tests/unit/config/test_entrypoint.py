@@ -68,10 +68,12 @@ def test_what_nothing_in_a_module_binds_is_refused(tmp_path: Path, text: str) ->
 def test_a_name_that_is_close_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         check(tmp_path, "def run(batch, ctx): ...", "pack:rum")
-    assert str(caught.value) == (
-        "workload.main.run.entrypoint is 'pack:rum': define rum at the top level of "
-        "code/pack/__init__.py, or name what is there: did you mean pack:run?"
-    )
+    assert caught.value.remedy.endswith("code/pack/__init__.py, or did you mean pack:run?")
+
+
+def test_functions_that_are_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="walk, setup"):
+        check(tmp_path, "def walk(batch, ctx): ...\ndef setup(ctx): ...\nx = 1")
 
 
 @pytest.mark.parametrize(
