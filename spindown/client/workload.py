@@ -201,7 +201,8 @@ class Workload(Mapper[T, R]):
         try:
             return Submission(read_batch(name, self._sender.store), self._session, self._sender)
         except NotFound:
-            remedy = f"name a batch of {self.name}: `spindown batches {self.name}` lists them"
+            command = f"spindown batches {self.name}{self._sender.options}"
+            remedy = f"name a batch of {self.name}: `{command}` lists them"
             raise BadInput("batch", name, remedy) from None
 
     def begin(self, items: Iterable[Any], how: StreamOptions, *, in_order: bool) -> "_Sections[R]":
@@ -627,12 +628,13 @@ class Submission(Generic[R]):
         ``is_left``: what is not done is cancelled.
         """
         store = self._sender.store
-        few = (job for job in self.jobs[:_LOOKED_AT] if not read_progress(job, store).is_over)
-        job = ""
+        looked = (read_progress(job, store) for job in self.jobs[:_LOOKED_AT])
+        first = ""
         # It goes into an error's words, and takes no error's place.
         with suppress(Throttled, Unreachable):
-            job = next(few, "")
-        first = f" (first of its jobs that are not over: {job})" if job else ""
+            if job := next((one for one in looked if not one.is_over), None):
+                failures = f", {job.failures_told}" if job.failures_told else ""
+                first = f" (first of its jobs that are not over: {job.job_id}{failures})"
         if is_left:
             command = f"what is done is kept: spindown results {self.id}{self.options}"
             return f"batch {self.id}{first} is cancelled; {command}"

@@ -12,6 +12,7 @@ from spindown import BadInput, SpindownError, Submission, Workload
 from spindown.client.workload import FIRST_ITEMS
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
+from spindown.domain.dead_letter import Failure
 from spindown.error import Unreachable
 from spindown.memory import MemoryClock
 from spindown.memory.store import MemoryObjectStore
@@ -102,6 +103,16 @@ def test_who_waits_for_a_batch_asks_again_without_an_answer() -> None:
     store.put(manifest_key(job.job_id), encode_manifest(job))
 
     assert a_submission(store).wait(timeout=60).jobs_over == 1
+
+
+def test_a_timeout_says_how_the_job_that_is_waited_for_fails() -> None:
+    store, now = Unanswering(0), MemoryClock().now()
+    crash = Failure(at=now, instance_id="i-1", epoch=1, kind="failure", reason="no module x")
+    job = Manifest(job_id="b-1-00000", epoch=1, owner="", state=JobState.RUNNING, failures=(crash,))
+    store.put(manifest_key(job.job_id), encode_manifest(job))
+
+    with pytest.raises(TimeoutError, match="b-1-00000, 1 failure; last: no module x"):
+        a_submission(store).wait(timeout=0)
 
 
 def test_a_timeout_is_told_without_an_answer() -> None:
