@@ -35,8 +35,7 @@ _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
 #: Of a fleet that may have no worker.
 _DRAINED = (
-    ": `spindown policy reset {workload} max_workers warm_workers` undoes a drain; where 0 is "
-    "deployed, set another"
+    ": `spindown drain {workload} --undo` takes a drain back; where 0 is deployed, set another"
 )
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300

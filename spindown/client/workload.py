@@ -494,7 +494,7 @@ class Submission(Generic[R]):
         self._batch = batch
         self._session = session
         self._sender = sender
-        self._is_detached = self._is_over = False
+        self._is_detached = self._is_in_block = self._is_over = False
 
     def __repr__(self) -> str:
         return f"Submission({self.id!r}, workload={self._batch.workload!r})"
@@ -622,11 +622,12 @@ class Submission(Generic[R]):
             )
             yield ItemResult(index=index, item=None, error=error, job_id=found.job_id)
 
-    def describe(self, *, is_left: bool = False) -> str:
+    def describe(self, *, is_left: bool | None = None) -> str:
         """Say which batch and job is not over, and the command by which it is seen.
 
-        ``is_left``: what is not done is cancelled.
+        ``is_left``: what is not done is cancelled; None: as at the end of a ``with`` block.
         """
+        is_left = self._is_in_block and not self._is_detached if is_left is None else is_left
         store = self._sender.store
         looked = (read_progress(job, store) for job in self.jobs[:_LOOKED_AT])
         first = ""
@@ -655,6 +656,7 @@ class Submission(Generic[R]):
 
     def __enter__(self) -> Self:
         """Return itself; what is not done is cancelled at the end of the block."""
+        self._is_in_block = True
         return self
 
     def __exit__(
@@ -664,6 +666,7 @@ class Submission(Generic[R]):
         traceback: TracebackType | None,
     ) -> None:
         """Cancel what is not done, unless it was detached."""
+        self._is_in_block = False
         if not self._is_detached and not self._is_over:
             _cancel_surely([self])
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.line import goes_on
 
 
 def demo(
@@ -26,4 +27,5 @@ def demo(
     """Run the whole system here: a queue, spot workers, interruptions, a bill per item."""
     from spindown.cli.demo.run import run  # noqa: PLC0415 - slow, and help needs none of it
 
-    run(jobs, scenario=scenario, config=config, keep=keep, within=within, as_json=as_json)
+    with goes_on("nothing of the demo is left running"):
+        run(jobs, scenario=scenario, config=config, keep=keep, within=within, as_json=as_json)

@@ -140,7 +140,8 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
     if not present:
         parts.append(Text("no instances: nothing is billed", style="dim"))
     if status.is_drained:
-        said = "drained: `max_workers` is 0, so nothing is launched; `spindown policy show` says so"
+        back = f"`spindown drain {status.workload} --undo` takes a drain back"
+        said = f"drained: `max_workers` is 0, so nothing is launched; {back}"
         parts.append(Text(said, style="yellow"))
     if number := len(status.workers) - len(shown):
         said = f"{say_count(number, 'instance')} ended lately: `spindown status --ended` lists them"

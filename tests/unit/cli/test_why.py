@@ -308,4 +308,4 @@ def test_a_drained_fleet_tells_the_command_that_undoes_it() -> None:
     show(console, [explain(WORKLOAD, world.ports, last=1)], 10)
 
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"`spindown policy reset {WORKLOAD} max_workers warm_workers --local`" in shown
+    assert f"`spindown drain {WORKLOAD} --undo --local`" in shown

@@ -120,6 +120,17 @@ def test_a_timeout_is_told_without_an_answer() -> None:
         a_submission(Unanswering(99)).wait(timeout=0)
 
 
+@pytest.mark.parametrize(("is_detached", "said"), [(False, "is cancelled"), (True, "goes on")])
+def test_a_timeout_in_a_block_says_what_its_end_does(is_detached: bool, said: str) -> None:
+    submission = a_submission(Unanswering(99))
+    submission.__enter__()
+    if is_detached:
+        submission.detach()
+
+    with pytest.raises(TimeoutError, match=said):
+        submission.wait(timeout=0)
+
+
 @pytest.mark.parametrize(
     ("name", "more", "field"),
     [
