@@ -9,7 +9,7 @@ import pytest
 
 from spindown.cli.local_run import BatchFailed, read_items, run_batch
 from spindown.contract.job.result import ItemStatus, Record, to_row
-from spindown.error import BadInput
+from spindown.error import BadInput, ConfigError
 
 CONFIG = """
 [deployment]
@@ -174,7 +174,8 @@ def test_an_item_that_fails_is_told_and_the_others_go_on(
 
 
 def test_code_that_cannot_be_loaded_is_one_sentence(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "code" / "count.py").write_text("import nothing_like_it", encoding="utf-8")
+    code = tmp_path / "code" / "count.py"
+    code.write_text(f"import nothing_like_it\n{COUNT}", encoding="utf-8")
 
     with pytest.raises(BatchFailed, match="cannot be loaded: ModuleNotFoundError"):
         run_batch(config, "count", ["a"], "{}", None)
@@ -186,7 +187,7 @@ def test_an_entrypoint_without_a_function_is_one_sentence(
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace('"count:run"', '"count:ran"'), encoding="utf-8")
 
-    with pytest.raises(BatchFailed, match="entrypoint is 'count:ran'"):
+    with pytest.raises(ConfigError, match="entrypoint is 'count:ran'"):
         run_batch(config, "count", ["a"], "{}", None)
 
     assert "Traceback" not in capsys.readouterr().err

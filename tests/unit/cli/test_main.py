@@ -40,6 +40,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a directory with a spindown.toml, on a machine that knows no AWS account."""
     (tmp_path / "spindown.toml").write_text(CONFIG, encoding="utf-8")
     (tmp_path / "a-file").write_text("", encoding="utf-8")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "count.py").write_text("def run(batch, ctx): ...\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
