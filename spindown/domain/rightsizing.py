@@ -109,17 +109,11 @@ class SeenAttempt:
     has_failed: bool = False
     ran_out: bool = False
     ran_out_of_vram: bool = False
-    #: The needs that its message has stated itself, for which its type's size did not count.
+    #: The needs that its message has stated itself. If there are any, it teaches nothing.
     stated: frozenset[str] = frozenset()
 
     def tells_of(self, need: str) -> bool:
-        """Tell whether it counts where a need is sized.
-
-        What ran out of another says nothing, nor does what was sent with a size of its own: one
-        sender's large jobs would make those of all others large.
-        """
-        if need in self.stated:
-            return False
+        """Tell whether it counts where a need is sized: what ran out of another says nothing."""
         if self.ran_out:
             return need == MEMORY
         return need == VRAM or not self.ran_out_of_vram
@@ -248,7 +242,7 @@ class SizeInForce:
     #: What attempts came to at that size.
     earlier: SizeTrial = SizeTrial()
     #: When it was last changed, and how many jobs were routed since and have ended at another size,
-    #: as those do whose messages state their own.
+    #: as those do that nobody sells it to.
     since: datetime | None = None
     elsewhere: Tally = 0
     #: The size from which it was first lowered, to which it goes back, size by size, while more
@@ -603,10 +597,11 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
     """Return a history with further attempts; what was known counts less by now.
 
     An attempt whose job was routed later than now is left out: its week would be the newest for
-    ever, and no honest one would take its place.
+    ever, and no honest one would take its place. So is one whose message has stated needs of its
+    own: one sender's jobs would choose the machines on which all others are measured.
     """
     share = 0.5 ** (max(now - history.at, timedelta(0)) / HALF_LIFE)
-    seen = [one for one in seen if one.at <= now]
+    seen = [one for one in seen if one.at <= now and not one.stated]
     scaling = {vcpus: trial.faded(share) for vcpus, trial in history.scaling.items()}
     sizes = {
         need: replace(
@@ -626,11 +621,7 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
         need: _with_peaks(
             known,
             share,
-            [
-                (one.at, getattr(one, _PEAKS[need]))
-                for one in seen
-                if one.ends_job and need not in one.stated
-            ],
+            [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.ends_job],
         )
         for need, known in history.peaks.items()
     }

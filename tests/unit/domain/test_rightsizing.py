@@ -339,13 +339,14 @@ def test_a_size_comes_back_while_every_job_fails() -> None:
     assert sizes[-1] == (128, sizes[24][1])
 
 
-def test_what_a_message_states_itself_tells_nothing_of_its_type() -> None:
+def test_jobs_of_needs_of_their_own_teach_nothing() -> None:
+    """No peak, nothing of what cores cost, and they end no trial."""
     own = an_attempt(300.0, stated=frozenset({MEMORY}))
-    history = learn(begin(ASKED, MONDAY), [own] * 20, MONDAY)
+    before = begin(ASKED, MONDAY)
+    step = SizeInForce(size=128, before=192, earlier=a_trial(), since=MONDAY)
+    before = replace(before, sizes={**before.sizes, MEMORY: step})
 
-    assert usual_peaks(history.peaks[MEMORY]) == []
-    assert history.sizes[MEMORY].tried == SizeTrial()
-    assert history.sizes[VCPUS].tried.jobs == 20
+    assert learn(before, [own] * 20, MONDAY) == before
 
 
 def test_a_trial_that_no_job_meets_comes_to_an_end() -> None:
