@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 
 from spindown.error import BadInput, ConfigError
 from spindown.installed import NotInstalled, cdk_command
@@ -14,6 +15,7 @@ _NODE = "JSII_NODE"
 def main() -> int:
     """Synthesise the deployment; where its input is wrong, print one sentence that says why."""
     try:
+        refuse_arguments(sys.argv[1:])
         choose_node()
         # Imported late, since aws-cdk-lib starts Node.
         from spindown.infra.deployment import synthesise  # noqa: PLC0415
@@ -23,6 +25,13 @@ def main() -> int:
         sys.stderr.write(f"spindown: {exc}\n")
         return 1
     return 0
+
+
+def refuse_arguments(words: Sequence[str]) -> None:
+    """Refuse arguments (raises BadInput): whoever names a file by one would deploy another."""
+    if words:
+        remedy = "leave it out; another file is named by `--context config=FILE` of cdk"
+        raise BadInput("argument of the app", " ".join(words), remedy)
 
 
 def choose_node() -> None:

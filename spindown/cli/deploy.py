@@ -72,12 +72,12 @@ def destroy(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE
 
 
 @cdk_app.command("cdk", context_settings={**_PASSED_ON, "help_option_names": []})
-def cdk(rest: Rest = None) -> None:
+def cdk(rest: Rest = None, *, config: option.ConfigFile = option.CONFIG_FILE) -> None:
     """Run the pinned command line of CDK: `spindown cdk bootstrap`, `spindown cdk diff`."""
     words = rest or []
     if words:
-        _check(words[0], words[1:], option.CONFIG_FILE)
-    _run(*words, config=option.CONFIG_FILE)
+        _check(words[0], words[1:], config)
+    _run(*words, config=config)
 
 
 def _check(command: str, words: Sequence[str], config: Path) -> None:

@@ -362,9 +362,16 @@ def has_credentials() -> bool:
 
     Raises:
         BadInput: an AWS configuration that cannot be read.
+        Unreachable: a login that is over, or cannot be renewed.
     """
+    from spindown.aws.error import translated  # noqa: PLC0415 - slow
+
     with _configuration_read():
-        return _configure(None).get_credentials() is not None
+        found = _configure(None).get_credentials()
+    if found is not None:
+        with translated():
+            found.get_frozen_credentials()
+    return found is not None
 
 
 def point_at_local_system(config: Path = CONFIG_FILE) -> str:
@@ -402,10 +409,14 @@ def is_local() -> bool:
     """Tell whether this process talks to a local system, of whatever directory."""
     import boto3  # noqa: PLC0415 - slow
 
+    from spindown.aws.error import translated  # noqa: PLC0415 - likewise
     from spindown.local.environment import ACCESS_KEY  # noqa: PLC0415 - likewise
 
     credentials = boto3.Session().get_credentials()
-    return credentials is not None and credentials.access_key == ACCESS_KEY
+    # A login that is over is none of the local system's.
+    with suppress(SpindownError), translated():
+        return credentials is not None and credentials.access_key == ACCESS_KEY
+    return False
 
 
 #: The form of the ids that SQS gives to messages.

@@ -300,6 +300,50 @@ def test_a_profile_of_cdk_has_credentials(home: Path) -> None:
     assert "spoken" in done.stderr
 
 
+#: An SSO profile whose login is over: there is no token.
+_LOGGED_OUT = """
+[profile work]
+sso_session = ours
+sso_account_id = 123456789012
+sso_role_name = operator
+region = eu-west-1
+
+[sso-session ours]
+sso_start_url = https://ours.awsapps.com/start
+sso_region = eu-west-1
+"""
+
+
+@pytest.mark.parametrize("command", ["deploy", "destroy", "doctor", "status"])
+def test_a_login_that_is_over_is_one_sentence(home: Path, command: str) -> None:
+    init(config=home / "spindown.toml", region="eu-west-1")
+    (home / "config").write_text(_LOGGED_OUT)
+    ours = {"AWS_CONFIG_FILE": str(home / "config"), "AWS_PROFILE": "work", "HOME": str(home)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "spindown", command],
+        check=False,
+        cwd=home,
+        env={**os.environ, **ours},
+        capture_output=True,
+        text=True,
+    )
+
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "SSO Token" in said
+    assert "log in" in said
+    assert "Traceback" not in said
+
+
+def test_the_app_is_synthesised_of_the_file_that_is_named(project: Path) -> None:
+    named = run(project, "cdk", "synth", "--config", "absent.toml")
+    to_the_app = run(project, "cdk", "synth", "--app", "spindown-app --config absent.toml")
+
+    assert "context config is 'absent.toml'" in named.stderr
+    assert "argument of the app is '--config absent.toml'" in to_the_app.stderr
+
+
 def test_its_exit_code_and_its_words_are_passed_on(project: Path) -> None:
     done = run(project, "cdk", "diff", "--app", "echo spoken >&2; exit 3")
 
