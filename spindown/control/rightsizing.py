@@ -30,7 +30,7 @@ from spindown.domain.job_type import (
     shape_of,
     size_up,
 )
-from spindown.domain.offer import Catalogue, InstanceType
+from spindown.domain.offer import Catalogue, InstanceType, quota_class, trusted
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import misfit
@@ -49,6 +49,7 @@ from spindown.domain.rightsizing import (
     holds,
     learn,
 )
+from spindown.domain.spot_or_on_demand import allows
 from spindown.domain.wasted_work import is_ever_allowed
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import ControlPorts, ObjectStore
@@ -82,8 +83,17 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
         workload, ports.objects, seen_attempt, since=since, until=until, bounds=_BOUNDS
     )
     catalogue = load_catalogue(ports.objects)
-    buyable = _buyable(settings, policy, ports, now)
-    learned = learn_types(known, seen, settings, policy, catalogue, now, buyable=buyable)
+    quotas = trusted(catalogue, now).quotas if catalogue else {}
+    learned = learn_types(
+        known,
+        seen,
+        settings,
+        policy,
+        catalogue,
+        now,
+        holdable=_holdable(catalogue, quotas, settings, policy),
+        buyable=_buyable(quotas, settings, policy, ports, now),
+    )
     if end.key:
         _log.warning("sizes_read_later: %s: what was written after %s", workload, end.at)
     data = encode_sizes(replace(learned, read_to=end.at, read_key=end.key))
@@ -117,8 +127,42 @@ def _read_known(workload: str, objects: ObjectStore) -> LearnedSizes:
         return LearnedSizes()
 
 
+def _holdable(
+    catalogue: Catalogue | None,
+    quotas: Mapping[str, float],
+    settings: WorkloadSettings,
+    policy: Policy,
+) -> Collection[str] | None:
+    """Return the types of instances of which quotas hold one, whatever it costs; None: not known.
+
+    Quotas that are not known hold any.
+    """
+    if catalogue is None or not quotas:
+        return None
+    opened = open_to_paid(policy, settings.pricing, settings.run.root_volume_gib)
+
+    def is_held(kind: InstanceType, region: str) -> bool:
+        ways = (way for way in kind.capacity_types if allows(opened, way))
+        classes = (quota_class(kind.name, region, way) for way in ways)
+        return any(kind.vcpus <= quotas.get(name, math.inf) for name in classes)
+
+    offered = {
+        (region, name)
+        for region, place in settings.regions.items()
+        if policy.regions is None or region in policy.regions
+        for zone in place.subnets
+        for name in catalogue.offerings.get(region, {}).get(zone, ())
+    }
+    types = catalogue.instance_types
+    return {name for region, name in offered if name in types and is_held(types[name], region)}
+
+
 def _buyable(
-    settings: WorkloadSettings, policy: Policy, ports: ControlPorts, now: datetime
+    quotas: Mapping[str, float],
+    settings: WorkloadSettings,
+    policy: Policy,
+    ports: ControlPorts,
+    now: datetime,
 ) -> Collection[str] | None:
     """Return the types of instances that may be bought at present prices; None: not known."""
     if policy.rightsize is not Rightsize.APPLY:
@@ -135,6 +179,7 @@ def _buyable(
         for offer in found
         if (policy.regions is None or offer.region in policy.regions)
         and offer.instance_price > 0.0
+        and offer.instance_type.vcpus <= quotas.get(offer.quota_class, math.inf)
         and is_ever_allowed(opened, offer.capacity_type, offer.price, offer.instance_type.gpu_count)
     )
 
@@ -147,16 +192,26 @@ def learn_types(
     catalogue: Catalogue | None,
     now: datetime,
     *,
+    holdable: Collection[str] | None = None,
     buyable: Collection[str] | None = None,
 ) -> LearnedSizes:
     """Return what is learned with further attempts: of the types that there are, and no other.
 
-    ``buyable`` are the types of instances that may be bought at present; None: not known.
+    Args:
+        known: what was learned before.
+        seen: type and attempt.
+        settings: of the workload.
+        policy: in force.
+        catalogue: what is sold; None: not known.
+        now: the present.
+        holdable: the types of instances of which the account's quotas hold one; None: not known.
+        buyable: of these, those that may be bought at present prices; None: not known.
     """
     sizes: dict[str, TypeSize] = {}
     histories: dict[str, TypeHistory] = {}
     applies = policy.rightsize is Rightsize.APPLY
     price = _highest_price(catalogue)
+    sold = None if catalogue is None else _of_kinds(catalogue, holdable)
     for declared in policy.types:
         history = known.histories.get(declared.name)
         slots = settings.run.slots
@@ -173,9 +228,9 @@ def learn_types(
         is_known = before is not None and holds(before, declared, policy, slots)
         beside = _least_of(before) if before is not None and is_known else Needs()
         ranges = ranges_of(declared, beside, settings, policy, catalogue)
-        if applies and catalogue is not None:
+        if applies and sold is not None:
             ranges = _sold_together(
-                ranges, declared, history.sizes, settings, policy, catalogue, buyable
+                ranges, declared, history.sizes, settings, policy, sold, buyable
             )
         histories[declared.name], sizes[declared.name] = decide(
             history, ranges, now, applies=applies
@@ -291,7 +346,8 @@ def _sold_together(
 
     ``ranges`` has what is sold beside smaller needs, of which more machines are. Beyond what may be
     bought at present prices no need grows; but none gets smaller by them, since jobs need no less
-    memory while it is dear. What the type states is never ruled out.
+    memory while it is dear. Beyond the account's quotas none stays: no job would run there that
+    tells how large it is. What the type states is never ruled out.
 
     Args:
         ranges: between which sizes the needs may move by what people have set.
@@ -299,7 +355,7 @@ def _sold_together(
         force: need -> the size in force, and the one before.
         settings: of the workload.
         policy: in force.
-        catalogue: what is sold.
+        catalogue: what is sold, and held by quotas.
         buyable: the types of instances that may be bought at present; None: not known.
     """
     dispatch, slots = dispatch_of_type(declared, policy), policy.shared_slots
@@ -309,18 +365,23 @@ def _sold_together(
     sold = [shape for shape in (now, stated) if any(_fitting(shape, settings, catalogue, slots))]
     if not sold:
         return ranges
-    bought = catalogue if buyable is None else _of_kinds(catalogue, buyable)
-    found = {}
+    beside, bought, found = sold[0], _of_kinds(catalogue, buyable), {}
     for need, within in ranges.items():
         least = getattr(stated, need)
         had = max(force[need].size, force[need].before, force[need].top)
-        most = max((least, *_prices(need, sold[0], settings, catalogue, slots)))
+        most = max((least, *_prices(need, beside, settings, catalogue, slots)))
         grown = max((least, had, *_prices(need, now, settings, bought, slots)))
         found[need] = replace(within, most=min(within.most, most, grown))
+        # Of sizes that are not sold together, the first are kept as far as they are.
+        kept: dict[str, Any] = {need: min(getattr(now, need), most)}
+        beside = replace(beside, **kept)
     return found
 
 
-def _of_kinds(catalogue: Catalogue, kinds: Collection[str]) -> Catalogue:
+def _of_kinds(catalogue: Catalogue, kinds: Collection[str] | None) -> Catalogue:
+    """Return a catalogue of some types alone; None: of all."""
+    if kinds is None:
+        return catalogue
     types = {name: kind for name, kind in catalogue.instance_types.items() if name in kinds}
     return replace(catalogue, instance_types=types)
 

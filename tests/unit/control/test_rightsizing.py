@@ -608,3 +608,114 @@ def test_a_size_that_people_state_stays_above_the_ceiling() -> None:
     learn_sizes(WORKLOAD, world.ports)
 
     assert learned(world).needs == Needs()
+
+
+SCAN_64 = Needs(memory_gib=64)
+SPOT_QUOTA, ON_DEMAND_QUOTA = "L-34B43A08", "L-1216C47A"
+#: The larger ones have more vCPUs than the quotas of the tests hold.
+SIZES = {(16, 64): 0.8, (32, 128): 1.6, (64, 256): 3.2}
+
+
+def limit(world: ControlWorld, spot: float, on_demand: float, *, region: str = REGION) -> None:
+    for code, vcpus in ((SPOT_QUOTA, spot), (ON_DEMAND_QUOTA, on_demand)):
+        world.market.limit(code, vcpus, region=region)
+    refresh(world.ports)
+
+
+def run_out_each_hour(world: ControlWorld, hours: int = 3) -> None:
+    """Let a fifth of the jobs run out of whatever memory their size has."""
+    for _ in range(hours):
+        size = learned(world).needs.memory_gib or SCAN_64.memory_gib
+        run_out(world, Shape(memory_gib=int(size or 0)))
+
+
+@pytest.mark.parametrize(
+    ("spot", "on_demand", "ladder", "most"),
+    [
+        (16.0, 16.0, (), None),
+        (32.0, 32.0, (), 128),
+        # One quota is enough, if the policy ever buys so.
+        (16.0, 32.0, (), 128),
+        (16.0, 32.0, SPOT_ONLY, None),
+    ],
+)
+def test_memory_grows_no_further_than_a_quota_holds(
+    spot: float, on_demand: float, ladder: tuple[Rung, ...], most: float | None
+) -> None:
+    world = a_cpu_world(SCAN_64, SIZES, requirements_at_most=Needs(memory_gib=512), ladder=ladder)
+    limit(world, spot, on_demand)
+    learn_sizes(WORKLOAD, world.ports)
+    run_out_each_hour(world)
+    world.ask("j", type="scan")
+    world.run(10)
+
+    assert learned(world).needs.memory_gib == most
+    assert world.workers()
+
+
+def test_a_quota_that_nobody_knows_bounds_no_size() -> None:
+    world = a_cpu_world(SCAN_64, SIZES, requirements_at_most=Needs(memory_gib=512))
+    world.market.listings.quotas.clear()
+    refresh(world.ports)
+    learn_sizes(WORKLOAD, world.ports)
+    run_out_each_hour(world)
+
+    assert learned(world).needs == Needs(memory_gib=256)
+
+
+def test_cores_grow_no_further_than_a_quota_holds() -> None:
+    world = a_cpu_world(Needs(vcpus=16), SIZES, requirements_at_most=Needs(vcpus=64))
+    limit(world, 32.0, 32.0)
+    for _ in range(4):
+        known = read_learned(WORKLOAD, world.objects).sizes
+        vcpus = float(known["scan"].needs.vcpus or 16) if known else 16.0
+        shape, seconds = Shape(vcpus=int(vcpus)).name, 57600.0 / vcpus
+        busy = vcpus * 0.95
+        measure(world, shape=shape, vcpus=vcpus, cpu_mean=busy, seconds=seconds, items=10)
+        refresh(world.ports)
+        learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs(vcpus=32)
+
+
+def put_in_force(world: ControlWorld, needs: Needs) -> None:
+    """Let a history say that sizes are in force; what is None stays as it is."""
+    known = read_learned(WORKLOAD, world.objects)
+    history = known.histories["scan"]
+    sizes = {
+        need: SizeInForce(size=int(getattr(needs, need) or one.size))
+        for need, one in history.sizes.items()
+    }
+    known = replace(known, histories={"scan": replace(history, sizes=sizes)})
+    world.objects.put(sizes_key(WORKLOAD), encode_sizes(known))
+
+
+@pytest.mark.parametrize("needs", [Needs(memory_gib=256), Needs(vcpus=64)])
+def test_a_size_beyond_a_lowered_quota_goes_back(needs: Needs) -> None:
+    """No job of it runs any more, so no record would ever bring it back."""
+    stated = replace(SCAN_64, vcpus=16)
+    most = Needs(memory_gib=256, vcpus=64)
+    world = a_cpu_world(stated, SIZES, requirements_at_most=most)
+    learn_sizes(WORKLOAD, world.ports)
+    put_in_force(world, needs)
+    limit(world, 32.0, 32.0)
+    learn_sizes(WORKLOAD, world.ports)
+    world.ask("j", type="scan")
+    world.run(10)
+
+    halved = Needs(memory_gib=128) if needs.memory_gib else Needs(vcpus=32)
+    assert learned(world).needs == halved
+    assert world.workers()
+
+
+def test_sizes_that_a_quota_holds_alone_fit_together() -> None:
+    """Each of both is sold beside what the type states; no machine has both."""
+    kinds = {(8, 64): 0.8, (32, 64): 1.43, (16, 128): 1.06, (64, 256): 3.2}
+    most = Needs(memory_gib=256, vcpus=64)
+    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), kinds, requirements_at_most=most)
+    learn_sizes(WORKLOAD, world.ports)
+    put_in_force(world, Needs(memory_gib=128, vcpus=32))
+    limit(world, 32.0, 32.0)
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs(memory_gib=128, vcpus=16)
