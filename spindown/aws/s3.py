@@ -31,21 +31,22 @@ _GONE: Mapping[str, type[SpindownError]] = {"NoSuchKey": PreconditionFailed}
 
 #: What cannot be read today or tomorrow, as if it were denied: an archived object that nobody has
 #: restored, and what is encrypted with a key that is off or gone. Taken for a fault of S3, it would
-#: be tried for half a day, a machine each time. And the other way round: what is wrong with our
-#: credentials or our clock is no fault of an input (Amazon S3 API Reference, "Error responses").
-_OF_INPUTS: Mapping[str, type[SpindownError]] = {
-    **dict.fromkeys(
-        (
-            "InvalidObjectState",
-            # Encrypted with a key that its owner sends along and S3 does not keep (SSE-C).
-            "InvalidRequest",
-            "KMS.DisabledException",
-            "KMS.InvalidKeyUsageException",
-            "KMS.KMSInvalidStateException",
-            "KMS.NotFoundException",
-        ),
-        AccessDenied,
+#: be tried for half a day, a machine each time (Amazon S3 API Reference, "Error responses").
+_UNREADABLE: Mapping[str, type[SpindownError]] = dict.fromkeys(
+    (
+        "InvalidObjectState",
+        # Encrypted with a key that its owner sends along and S3 does not keep (SSE-C).
+        "InvalidRequest",
+        "KMS.DisabledException",
+        "KMS.InvalidKeyUsageException",
+        "KMS.KMSInvalidStateException",
+        "KMS.NotFoundException",
     ),
+    AccessDenied,
+)
+#: And the other way round: what is wrong with our credentials or our clock is no fault of an input.
+_OF_INPUTS: Mapping[str, type[SpindownError]] = {
+    **_UNREADABLE,
     **dict.fromkeys(
         (
             "ExpiredToken",
@@ -77,7 +78,7 @@ class S3ObjectStore:
     ) -> StoredObject:
         """Read an object, or one of its older versions."""
         which: dict[str, Any] = {} if version is None else {"VersionId": version}
-        with translated():
+        with translated(_UNREADABLE):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._root + key, **which)
             return StoredObject(
                 data=_read(answer, key, at_most_bytes),

@@ -35,7 +35,7 @@ from spindown.contract.usage import (
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
 from spindown.control.policy import current_policy
-from spindown.error import ContractError, NotFound
+from spindown.error import AccessDenied, ContractError, NotFound
 from spindown.port import ControlPorts, ObjectStore, ObjectSummary
 
 T = TypeVar("T")
@@ -299,11 +299,19 @@ def _read_each(
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
 ) -> Iterator[tuple[int, Sequence[tuple[int, T]]]]:
-    """Yield of each object its weight and its records: which attempt each is of, what is kept."""
+    """Yield of each object its weight and its records: which attempt each is of, what is kept.
+
+    A worker may encrypt an object with a key of its own, or have it archived. Such a one is passed
+    over, since no later run could read it either.
+    """
 
     def get(one: ObjectSummary) -> bytes:
-        with suppress(ContractError, NotFound):
+        try:
             return objects.get(one.key, at_most_bytes=OBJECT_BYTES_MAX).data
+        except AccessDenied as exc:
+            _log.warning("usage_not_read: %s: %s", one.key, exc)
+        except (ContractError, NotFound):
+            pass
         return b""
 
     def read(data: bytes) -> Sequence[tuple[int, T]]:

@@ -138,6 +138,18 @@ def test_what_a_head_does_not_tell_of_an_input_is_asked_for(
             inputs.fetch("s3://images/a.png", tmp_path / "a.png")
 
 
+@pytest.mark.parametrize(
+    "code", ["AccessDenied", "InvalidObjectState", "InvalidRequest", "KMS.NotFoundException"]
+)
+def test_an_object_that_nobody_can_read_now_is_denied(
+    both: tuple[S3ObjectStore, Stubber], code: str
+) -> None:
+    store, stub = both
+    stub.add_client_error("get_object", code, "said so", http_status_code=403)
+    with pytest.raises(AccessDenied, match="said so"):
+        store.get("a")
+
+
 def test_an_input_replaced_during_its_fetch_is_fetched_again(
     session: boto3.Session, tmp_path: Path
 ) -> None:

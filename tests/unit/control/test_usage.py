@@ -29,7 +29,7 @@ from spindown.control.usage import (
     read_written,
     table_keys,
 )
-from spindown.error import Unreachable
+from spindown.error import AccessDenied, Unreachable
 from spindown.memory import MemorySettingsStore
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import ObjectStore
@@ -132,6 +132,38 @@ def test_what_cannot_be_read_hides_no_other(data: bytes) -> None:
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", data)
 
     assert compact(WORKLOAD, DAY, world.objects).records == 1
+
+
+DENIED = f"{measured_prefix(WORKLOAD, DAY)}archived.jsonl"
+
+
+def deny(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    if call.method == "get" and DENIED in call.args:
+        raise AccessDenied("GetObject: InvalidObjectState")
+    return proceed()
+
+
+def test_what_may_not_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    world = ControlWorld()
+    measure(world, RECORD)
+    world.objects.put(DENIED, b"x")
+    objects = intercept(world.objects, "objects", deny)
+
+    read = read_usage(WORKLOAD, objects, since=NOW - timedelta(days=2), until=NOW)
+    last = NOW + timedelta(days=1)
+    written, end = read_written(
+        WORKLOAD,
+        objects,
+        lambda record: record.job_id,
+        since=ReadTo(NOW - timedelta(days=2)),
+        until=last,
+        bounds=ReadBounds(),
+    )
+    made = compact(WORKLOAD, DAY, objects)
+
+    assert (len(read), written, made) == (1, [RECORD.job_id], Compacted(1, is_read=True))
+    assert end == ReadTo(last)
+    assert f"usage_not_read: {DENIED}" in caplog.text
 
 
 @pytest.mark.parametrize(
