@@ -361,7 +361,8 @@ class SizeRange:
     need: str
     least: int
     most: int
-    #: What the type states; 0: nothing. Above it a size grows only by jobs that run out.
+    #: What the type states; 0: nothing. Above it memory grows only by jobs that run out, and vCPUs
+    #: do not.
     stated: int = 0
     #: Size -> USD per hour of the cheapest machine that has it; empty: not known.
     prices: Mapping[int, float] = field(default_factory=dict)
@@ -770,7 +771,8 @@ def decide_cores(
     """Return the number of vCPUs that is next: more are bought only while an item gets cheaper.
 
     A number that was never tried is tried once: the next smaller if by Amdahl's law an item would
-    cost 5 % less there, the next larger if all are in use. What it cost there then decides. The
+    cost 5 % less there, the next larger if all are in use. What it cost there then decides. No more
+    are bought than the type states: items are as small as who sends them likes. The
     arguments are those of ``decide_size``; ``scaling`` has what attempts came to by the vCPUs of
     their machines. ``is_short``: there is less memory or VRAM than before it was first lowered, by
     which failures are explained.
@@ -786,6 +788,8 @@ def decide_cores(
         return back or current
     known = {vcpus: trial for vcpus, trial in scaling.items() if trial.jobs >= TRIAL_JOBS}
     smaller, larger = sizes.below(current, now), sizes.above(current.size)
+    if current.size >= sizes.stated:
+        larger = None
     if sizes.prices and sizes.prices.get(larger or 0) == sizes.prices.get(current.size):
         # Memory makes it the same machine. Once less is enough, the fewer vCPUs cost less.
         larger = None

@@ -663,21 +663,6 @@ def test_a_quota_that_nobody_knows_bounds_no_size() -> None:
     assert learned(world).needs == Needs(memory_gib=256)
 
 
-def test_cores_grow_no_further_than_a_quota_holds() -> None:
-    world = a_cpu_world(Needs(vcpus=16), SIZES, requirements_at_most=Needs(vcpus=64))
-    limit(world, 32.0, 32.0)
-    for _ in range(4):
-        known = read_learned(WORKLOAD, world.objects).sizes
-        vcpus = float(known["scan"].needs.vcpus or 16) if known else 16.0
-        shape, seconds = Shape(vcpus=int(vcpus)).name, 57600.0 / vcpus
-        busy = vcpus * 0.95
-        measure(world, shape=shape, vcpus=vcpus, cpu_mean=busy, seconds=seconds, items=10)
-        refresh(world.ports)
-        learn_sizes(WORKLOAD, world.ports)
-
-    assert learned(world).needs == Needs(vcpus=32)
-
-
 def put_in_force(world: ControlWorld, needs: Needs) -> None:
     """Let a history say that sizes are in force; what is None stays as it is."""
     known = read_learned(WORKLOAD, world.objects)

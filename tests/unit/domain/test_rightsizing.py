@@ -55,7 +55,7 @@ def a_range(least: int = 1, most: int = 384, **changes: Any) -> SizeRange:
 RANGES = {
     MEMORY: a_range(),
     VRAM: SizeRange(need=VRAM, least=0, most=0),
-    VCPUS: SizeRange(need=VCPUS, least=1, most=32, prices=CORES),
+    VCPUS: SizeRange(need=VCPUS, least=1, most=32, stated=32, prices=CORES),
 }
 
 
@@ -446,6 +446,19 @@ def test_cores_are_bought_while_an_item_gets_cheaper(
 
     assert after.size == size
     assert after.reason.code == (code or ReasonCode.NONE)
+
+
+@pytest.mark.parametrize(
+    ("stated", "size"),
+    [pytest.param(8, 8, id="as many as are stated"), pytest.param(16, 16, id="fewer than that")],
+)
+def test_no_more_cores_are_bought_than_a_type_states(stated: int, size: int) -> None:
+    """A few jobs of many small items make them cheaper on ever more cores."""
+    sizes = replace(RANGES[VCPUS], stated=stated)
+    busy = SizeInForce(size=8, tried=a_trial(core_seconds=8 * 600.0))
+
+    for known in (scaling(c8=0.10), scaling(c8=0.10, c16=0.01)):
+        assert decide_cores(busy, known, sizes, MONDAY).size == size
 
 
 def test_no_more_cores_where_memory_makes_it_the_same_machine() -> None:
