@@ -65,10 +65,8 @@ _DEARER, _DEARER_BY_CORES, _SURE = 1.15, 1.05, 3.0
 _BUSY = 0.85
 #: Up to this share of fewer cores, those are enough.
 _FITS = 0.9
-#: An hour of the week needs more if it did in this many weeks, by this factor of the usual hour.
+#: An hour of the week needs more if it did in this many weeks, by this factor of the usual one.
 _WEEKS_LEAST, _MUCH_MORE = 2, 1.5
-#: Weeks of an hour that are remembered.
-_WEEKS_KEPT = 4
 #: Steps of a peak between two powers of two: each is at most 4.5 % above the one before. Machines
 #: have powers of two as well, so a whole step just below one counts as too large for it.
 _STEPS_PER_DOUBLING = 16
@@ -548,20 +546,22 @@ def usual_peaks(history: PeakHistory) -> Sequence[tuple[float, float]]:
 
 
 def larger_hours(history: PeakHistory) -> Mapping[str, float]:
-    """Return the hours that need more than others, week by week -> the most GiB of one job.
+    """Return the hours that need more than others, week by week -> the GiB that nearly all kept to.
 
-    Such an hour has in each of its last two weeks, at least, had a job of 1.5 times the most of the
-    median hour.
+    Such an hour needs 1.5 times as much as that of the median job, by what all but 2 % of its jobs
+    have used, and has had a job of so much in each of its last two weeks, at least.
     """
-    mosts = sorted(max(weeks.values()) for weeks in history.weeks.values() if weeks)
-    if not mosts:
-        return {}
-    usual = mosts[(len(mosts) - 1) // 2]
+    jobs = {hour: math.fsum(peaks.values()) for hour, peaks in history.hours.items()}
+    needs = {
+        hour: quantile_of([(_gib_of(p), n) for p, n in peaks.items()], 1.0 - RUN_OUT_AT_MOST)
+        for hour, peaks in history.hours.items()
+    }
+    usual = quantile_of([(needs[hour], jobs[hour]) for hour in needs], 0.5)
     found = {}
-    for hour, weeks in history.weeks.items():
-        last = list(_newest(weeks, _WEEKS_LEAST).values())
-        if len(last) == _WEEKS_LEAST and min(last) > _MUCH_MORE * usual:
-            found[hour] = max(weeks.values())
+    for hour, need in needs.items():
+        last = _newest(history.weeks.get(hour, {}), _WEEKS_LEAST).values()
+        if len(last) == _WEEKS_LEAST and min(need, *last) > _MUCH_MORE * usual:
+            found[hour] = need
     return found
 
 
@@ -661,7 +661,7 @@ def _with_peaks(
     }
     return PeakHistory(
         hours={hour: _highest(peaks) for hour, peaks in left.items() if peaks},
-        weeks={hour: _newest(mosts, _WEEKS_KEPT) for hour, mosts in weeks.items()},
+        weeks={hour: _newest(mosts, _WEEKS_LEAST) for hour, mosts in weeks.items()},
     )
 
 
@@ -958,14 +958,18 @@ def _best_cores(
 
 
 def _sizes_of_hours(history: PeakHistory, usual: int, sizes: SizeRange) -> Mapping[str, int]:
-    """Return the memory of the hours of the week that need more than the usual size."""
+    """Return the memory of the hours of the week that need more than the usual size.
+
+    It is no more than what the type states: beyond that jobs have to run out (``_grow``).
+    """
     choices = sizes.choices
     if not usual or not choices:
         return {}
     found = {}
     for hour, most in larger_hours(history).items():
-        need = most * room(math.fsum(history.hours.get(hour, {}).values())) + SYSTEM_GIB
+        need = most * room(math.fsum(history.hours[hour].values())) + SYSTEM_GIB
         size = next((choice for choice in choices if choice >= need), choices[-1])
+        size = min(size, sizes.stated)
         if size > usual:
             found[hour] = size
     return found

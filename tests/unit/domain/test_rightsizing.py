@@ -503,6 +503,46 @@ def test_a_monday_that_needs_more_is_foreseen_in_the_third_week() -> None:
     assert after_two.advised.memory_gib == 8
 
 
+@pytest.mark.parametrize(
+    ("large", "jobs", "is_larger"),
+    [
+        pytest.param(1, 1, True, id="the only one"),
+        pytest.param(1, 20, True, id="one in twenty"),
+        pytest.param(1, 101, False, id="one in a hundred"),
+    ],
+)
+def test_one_job_in_a_hundred_decides_no_hour(large: int, jobs: int, *, is_larger: bool) -> None:
+    seen = [one for one in weeks_of(14) if hour_of_week(one.at) != 6]
+    for week in range(2):
+        at = MONDAY + timedelta(days=7 * week, hours=6)
+        seen += [an_attempt(200.0, at=at)] * large + [an_attempt(4.0, at=at)] * (jobs - large)
+
+    assert ("6" in settled(seen, MONDAY + timedelta(days=14)).hours) is is_larger
+
+
+@pytest.mark.parametrize(("stated", "hours"), [(0, {}), (8, {}), (32, {"6": 32}), (256, {"6": 48})])
+def test_an_hour_gets_no_more_than_the_type_states(stated: int, hours: dict[str, int]) -> None:
+    now = MONDAY + timedelta(days=14)
+    history = learn(begin(ASKED, MONDAY), weeks_of(14), now)
+    history = replace(history, sizes={**history.sizes, MEMORY: SizeInForce(size=8)})
+    ranges = {**RANGES, MEMORY: a_range(stated=stated)}
+
+    assert decide(history, ranges, now, applies=True)[1].hours == hours
+
+
+def test_tiny_jobs_of_quiet_hours_make_no_other_special() -> None:
+    """Twenty jobs an hour of work need 200 GiB; in each other hour one needs next to nothing."""
+    seen = []
+    for hour in range(21 * 24):
+        at = MONDAY + timedelta(hours=hour)
+        is_work = at.weekday() < 5 and 9 <= at.hour < 17
+        seen += [an_attempt(200.0, at=at)] * 20 if is_work else [an_attempt(0.3, at=at)]
+    peaks = learn(begin(ASKED, MONDAY), seen, MONDAY + timedelta(days=21)).peaks[MEMORY]
+
+    assert larger_hours(peaks) == {}
+    assert size_of(usual_peaks(peaks)) == 256
+
+
 def test_an_hour_that_needs_more_no_longer_is_forgotten() -> None:
     seen = [
         *weeks_of(14),
