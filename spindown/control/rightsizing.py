@@ -59,7 +59,7 @@ _SETTLED_AFTER = timedelta(minutes=1)
 #: How far back a first run looks, or one after a long silence.
 _BACK_AT_MOST = timedelta(days=2)
 #: Of one workload and run.
-_BOUNDS = ReadBounds(objects=5_000, bytes=32 * 1024 * 1024, records=20_000)
+_BOUNDS = ReadBounds(objects=5_000, bytes=256 * 1024 * 1024, records=20_000)
 _MIB_PER_GIB = 1024.0
 _SECONDS_PER_HOUR = 3600.0
 _ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})

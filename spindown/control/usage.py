@@ -5,7 +5,7 @@ left out. Only what was read so goes into a table.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -50,6 +50,7 @@ class ReadBounds:
     objects: int = 100_000
     #: Names that are looked at, read or not: of a day there may be millions.
     listed: int = 100_000
+    #: Beyond them the largest objects are left out, whoever wrote them.
     bytes: int = 512 * 1024 * 1024
     records: int = 200_000
     #: Each is a file at least.
@@ -261,7 +262,7 @@ def _read_batches(
     So many records at once as a memory holds, of whole objects; the last batch may be empty.
     ``beyond`` gets the bounds that have left out more.
     """
-    found = list(_found_within(bounds, workload, day, objects, beyond))
+    found = _found_within(bounds, workload, day, objects, beyond)
     # An object whose write had no answer was written again, with others. A run that goes on with a
     # day does not know of those that the one before has read.
     seen: set[int] = set()
@@ -352,22 +353,39 @@ def read_written(
     """Return what is kept of the records that workers wrote, the oldest first, and how far it came.
 
     What is beyond the bounds is for the next call. So no sender chooses by the ids of its jobs
-    whose records are left out.
+    whose records are left out. Of more bytes than may be read the largest objects are left out for
+    good: else a worker that writes without end would have all others wait behind it.
     """
     found = nsmallest(bounds.objects + 1, _found_since(workload, objects, since, until, bounds))
-    kept, seen, end, left = list[T](), set[int](), since, bounds.bytes
-    for day, some in groupby(found[: bounds.objects], key=itemgetter(1)):
+    kept, seen, end = list[T](), set[int](), since
+    read_now = found[: bounds.objects]
+    most = _largest_within(bounds.bytes, [one.bytes for _, _, one in read_now])
+    small = [each for each in read_now if each[2].bytes <= most]
+    if len(small) < len(read_now):
+        about = workload, len(read_now) - len(small), most
+        _log.warning("usage_left_out: %s: %d objects of more than %d bytes", *about)
+    for day, some in groupby(small, key=itemgetter(1)):
         ours = [(place, one) for place, _, one in some]
         read = _read_each(workload, day, [one for _, one in ours], objects, keep)
-        for (place, one), (_, attempts) in zip(ours, read, strict=True):
+        for (place, _), (_, attempts) in zip(ours, read, strict=True):
             fresh = {attempt: value for attempt, value in attempts if attempt not in seen}
-            left -= one.bytes
-            if left < 0 or len(kept) + len(fresh) > bounds.records:
+            if len(kept) + len(fresh) > bounds.records:
                 return kept, end
             seen |= fresh.keys()
             kept += fresh.values()
             end = place
-    return kept, end if len(found) > bounds.objects else ReadTo(until)
+    return kept, read_now[-1][0] if len(found) > bounds.objects else ReadTo(until)
+
+
+def _largest_within(most: int, sizes: Iterable[int]) -> int:
+    """Return up to which size all objects may be read that are no larger, of so many bytes."""
+    largest, left = 0, most
+    for size, same in groupby(sorted(sizes)):
+        left -= size * len(list(same))
+        if left < 0:
+            break
+        largest = size
+    return largest
 
 
 def _found_since(
@@ -389,18 +407,21 @@ def _found_within(
     day: date,
     objects: ObjectStore,
     beyond: set[str],
-) -> Iterator[ObjectSummary]:
-    left, taken = bounds.bytes, 0
-    for number, found in enumerate(objects.list(measured_prefix(workload, day))):
+) -> Sequence[ObjectSummary]:
+    found: list[ObjectSummary] = []
+    for number, one in enumerate(objects.list(measured_prefix(workload, day))):
         if number >= bounds.listed:
             beyond.add("names")
-            return
-        left, taken = left - found.bytes, taken + 1
-        if left < 0 or taken > bounds.objects:
-            beyond.add("bytes" if left < 0 else "objects")
-            return
-        if found.bytes <= OBJECT_BYTES_MAX:
-            yield found
+            break
+        if one.bytes <= OBJECT_BYTES_MAX:
+            found.append(one)
+    most = _largest_within(bounds.bytes, [one.bytes for one in found])
+    small = [one for one in found if one.bytes <= most]
+    if len(small) < len(found):
+        beyond.add("bytes")
+    if len(small) > bounds.objects:
+        beyond.add("objects")
+    return small[: bounds.objects]
 
 
 def read_usage(

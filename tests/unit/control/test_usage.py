@@ -201,13 +201,23 @@ def test_a_worker_that_writes_without_end_is_read_within_bounds() -> None:
     huge = encode_usage([replace(RECORD, job_id="0")]) + b"\n" * OBJECT_BYTES_MAX
     world.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
 
-    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(objects=4)).records == 3
+    assert compact(WORKLOAD, DAY, world.objects, bounds=ReadBounds(objects=4)).records == 4
 
-    few = ReadBounds(bytes=len(huge) - 1)
-    other = ControlWorld()
-    measure(other, RECORD)
-    other.objects.put(f"{measured_prefix(WORKLOAD, DAY)}0.jsonl", huge)
-    assert compact(WORKLOAD, DAY, other.objects, bounds=few).records == 0
+
+@pytest.mark.parametrize("junk", [b"x" * 9_000, b"{}\n" * 3_000])
+def test_junk_of_one_worker_keeps_no_other_s_records_out(junk: bytes) -> None:
+    """Whenever it was written and whatever it is called: the largest objects are left out."""
+    world = ControlWorld()
+    for number in range(10):
+        prefix = measured_prefix(WORKLOAD, DAY)
+        for name in ("", "zz-"):
+            world.objects.put(f"{prefix}{name}{number}.jsonl", junk)
+        measure(world, replace(RECORD, job_id=f"j{number}"))
+    most = ReadBounds(bytes=40_000)
+    read, end = read_from(world, most, ReadTo(NOW - timedelta(days=2)))
+
+    assert (len(read), end) == (10, ReadTo(NOW + timedelta(days=1)))
+    assert compact(WORKLOAD, DAY, world.objects, bounds=most).records == 10
 
 
 def test_names_without_end_are_not_listed_to_the_end() -> None:
