@@ -142,6 +142,10 @@ def _number(axes: "Axes", lines: Sequence[_Curve]) -> None:
     steps = _WHOLE_STEPS if is_count else _STEPS
     places = ticker.MaxNLocator(_STEPS_AT_MOST, integer=is_count, steps=steps)
     axes.yaxis.set_major_locator(places)
+    # Else small numbers share a factor, which is written where the unit stands.
+    whole = ticker.ScalarFormatter(useOffset=False)
+    whole.set_scientific(False)
+    axes.yaxis.set_major_formatter(whole)
 
 
 def _set_time(axes: "Axes", since: datetime, until: datetime, *, at_most: int) -> None:

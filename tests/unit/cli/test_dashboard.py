@@ -146,9 +146,14 @@ def numbers_of(drawn: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("values", "numbers"),
-    [((), []), ((1.0, 0.0), ["0", "1"]), ((0.5, 0.0), ["0.0", "0.2", "0.4"])],
+    [
+        ((), []),
+        ((1.0, 0.0), ["0", "1"]),
+        ((0.5, 0.0), ["0.0", "0.2", "0.4"]),
+        ((2e-5, 0.0), [f"0.0000{n:02}" for n in range(0, 25, 5)]),
+    ],
 )
-def test_an_axis_counts_in_whole_numbers(values: tuple[float, ...], numbers: list[str]) -> None:
+def test_an_axis_numbers_what_is_on_it(values: tuple[float, ...], numbers: list[str]) -> None:
     drawn = graph_of(a_series("x", *values))
 
     assert [number for number in numbers_of(drawn) if ":" not in number] == numbers
