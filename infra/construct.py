@@ -101,9 +101,11 @@ class Deployment(Construct):
         return self._core.topic
 
     def queue(self, workload: str) -> sqs.IQueue:
-        """Return the queue of a workload, to which messages with work are sent."""
-        (found,) = (one.jobs.queue for one in self._core.workloads if one.name == workload)
-        return found
+        """Return the queue of a workload, to which work is sent (raises ConfigError)."""
+        queues = {one.name: one.jobs.queue for one in self._core.workloads}
+        if workload not in queues:
+            raise ConfigError("queue", workload, f"name a workload: {', '.join(sorted(queues))}")
+        return queues[workload]
 
 
 def add_stacks(

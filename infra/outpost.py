@@ -25,7 +25,7 @@ from spindown.infra.iam.limit import split_statements
 from spindown.infra.iam.statement import allow, make_role
 from spindown.infra.observability.alarm import make_alarm, unsent_events
 from spindown.infra.shared.network import Network
-from spindown.infra.shared.resources import AlarmTopic, keep_failed_events, teller
+from spindown.infra.shared.resources import AlarmTopic, keep_failed_events, take_events, teller
 from spindown.infra.shared.stack import DeploymentStack, iam_name
 from spindown.infra.template import add_templates, refs_of
 from spindown.infra.workload import WorkloadResources
@@ -197,15 +197,7 @@ class OutpostStack(DeploymentStack):
             )
             for name, pattern in INSTANCE_EVENTS.items()
         ]
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="KeepFailedEvents",
-                actions=["sqs:SendMessage"],
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                resources=[queue.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}},
-            )
-        )
+        take_events(queue, "KeepFailedEvents", rules)
         if self._deployment.alarm_email is not None or self._reaches_webhook:
             self._tell_of_failed_events()
 

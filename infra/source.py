@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sqs as sqs
-from aws_cdk.aws_events_targets import SqsQueue
 from constructs import Construct
 
 from spindown.config.schema import SourceConfig
+from spindown.infra.shared.resources import take_events
 
 
 def add_source(
@@ -16,7 +16,7 @@ def add_source(
     source: SourceConfig,
     queue: sqs.Queue,
     dead_letters: sqs.Queue,
-) -> events.Rule:
+) -> events.CfnRule:
     """Add, and return, the rule that puts S3's events of a source on a queue, as they are.
 
     What the queue has refused for a day becomes a dead letter. The bucket stays as it is: whoever
@@ -24,17 +24,29 @@ def add_source(
     """
     keys = key_pattern(source.prefix, source.suffix)
     detail: dict[str, object] = {"bucket": {"name": [source.bucket]}}
-    return events.Rule(
+    rule = events.CfnRule(
         scope,
         construct_id,
         description=f"Jobs of s3://{source.bucket}/{source.prefix}"[:_DESCRIPTION_CHARACTERS],
-        event_pattern=events.EventPattern(
-            source=["aws.s3"],
-            detail_type=["Object Created"],
-            detail=detail if keys is None else {**detail, "object": {"key": [keys]}},
-        ),
-        targets=[SqsQueue(queue, dead_letter_queue=dead_letters)],
+        event_pattern={
+            "source": ["aws.s3"],
+            "detail-type": ["Object Created"],
+            "detail": detail if keys is None else {**detail, "object": {"key": [keys]}},
+        },
+        targets=[
+            events.CfnRule.TargetProperty(
+                id="queue",
+                arn=queue.queue_arn,
+                dead_letter_config=events.CfnRule.DeadLetterConfigProperty(
+                    arn=dead_letters.queue_arn
+                ),
+            )
+        ],
     )
+    # CDK's own target lets every rule of the account send to a queue that a key encrypts.
+    for one in (queue, dead_letters):
+        take_events(one, f"TakeEventsOf{construct_id}", [rule])
+    return rule
 
 
 #: Of a rule (Amazon EventBridge API Reference, "PutRule").

@@ -62,11 +62,13 @@ class WorkloadQueues(Construct):
         *,
         deployment: str,
         workload: str,
+        has_types: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         name = queue_name(deployment, workload)
-        # Any queue of the account may name it as that of its dead letters: those of shapes are made
-        # later, and SQS takes the names of ten at most.
+        # Queues of shapes are made later, and SQS takes the names of ten at most. By its ARN, since
+        # the queue itself refers to this one.
+        own = sqs.Queue.from_queue_arn(self, "Source", regional("sqs", name))
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
@@ -75,7 +77,9 @@ class WorkloadQueues(Construct):
             enforce_ssl=True,
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
-            redrive_allow_policy=ANY_DEAD_LETTERS,
+            redrive_allow_policy=ANY_DEAD_LETTERS
+            if has_types
+            else sqs.RedriveAllowPolicy(source_queues=[own]),
         )
         self.queue = sqs.Queue(
             self,
@@ -287,6 +291,7 @@ class WorkloadResources(Construct):
             "Jobs",
             deployment=shared.deployment.name,
             workload=name,
+            has_types=config.has_types,
         )
         # So who only submits finds the bucket without a right to read settings.
         Tags.of(self.jobs.queue).add(tag.BUCKET, shared.store.bucket.bucket_name)
@@ -314,7 +319,7 @@ class WorkloadResources(Construct):
             make_alarm(
                 self,
                 lost_events(
-                    rule.rule_name,
+                    rule.ref,
                     number,
                     bucket=source.bucket,
                     queue=queue_name(shared.deployment.name, name),

@@ -209,6 +209,8 @@ class FunctionBundle:
         except ConfigError as exc:
             self.failure = exc
             raise
+        # CDK has opened it to everybody, for users of containers: none is needed here.
+        Path(output_dir).chmod((Path(output_dir) / PACKAGE.name).stat().st_mode)
         if self._target is Target.LAMBDA:
             why = compile_sources(Path(output_dir), python_of_lambda())
             if why:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from aws_cdk import Aws, Duration, IStackSynthesizer, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
@@ -286,6 +287,19 @@ def keep_failed_events(scope: Construct, *, name: str | None = None) -> sqs.Queu
         redrive_allow_policy=ANY_DEAD_LETTERS,
         retention_period=Duration.days(14),
         removal_policy=RemovalPolicy.DESTROY,
+    )
+
+
+def take_events(queue: sqs.Queue, sid: str, rules: Sequence[events.CfnRule]) -> None:
+    """Let these rules, and no other, send events to a queue."""
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid=sid,
+            actions=["sqs:SendMessage"],
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            resources=[queue.queue_arn],
+            conditions={"ArnEquals": {"aws:SourceArn": [rule.attr_arn for rule in rules]}},
+        )
     )
 
 

@@ -112,7 +112,7 @@ class RegionConfig(TomlTable):
 
     zones: tuple[str, ...] = Field(min_length=1)
     network: NetworkConfig | None = None
-    #: Where workers there may send; empty: anywhere.
+    #: Where workers there may send; empty: where those at home may.
     egress: tuple[Destination, ...] = ()
     #: The key of that region that encrypts what is stored there.
     kms_key_arn: KeyArn | None = None
@@ -235,6 +235,11 @@ class DeploymentConfig(TomlTable):
             if place.egress and not any(one.endswith(":443") for one in place.egress):
                 where = "egress" if region == self.region else f"outpost.{region}.egress"
                 raise remedy(where, "add a destination at port 443: workers call AWS there")
+        lists = [one for one in self.egress if one.startswith("pl-")]
+        for region, place in self.outpost.items():
+            if lists and not place.egress:
+                advice = f"name destinations of {region}: home's {lists[0]} is not there"
+                raise remedy(f"outpost.{region}.egress", advice)
         return self
 
     @model_validator(mode="after")
@@ -271,7 +276,11 @@ class DeploymentConfig(TomlTable):
             egress=self.egress,
             kms_key_arn=self.kms_key_arn,
         )
-        return {self.region: home, **dict(sorted(self.outpost.items()))}
+        outposts = {
+            region: place if place.egress else place.model_copy(update={"egress": self.egress})
+            for region, place in sorted(self.outpost.items())
+        }
+        return {self.region: home, **outposts}
 
 
 class DraftDeploymentConfig(DeploymentConfig):

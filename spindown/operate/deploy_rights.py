@@ -110,6 +110,7 @@ def execution(whose: Whose, templates: Sequence[Template]) -> Mapping[str, Polic
             for service, own in by_service.items()
             if service in made & _NAMED.keys()
         ),
+        *_name_endpoints(templates),
         *_change_by_id(whose, [one for name in _BY_ID for one in by_service.get(name, [])]),
         *_keep_bucket(whose, by_service.get("s3", [])),
         *_keep_roles(whose, by_service.get("iam", []), templates),
@@ -315,6 +316,22 @@ def _change_by_id(whose: Whose, actions: Sequence[str]) -> list[Statement]:
             else []
         ),
     ]
+
+
+def _name_endpoints(templates: Sequence[Template]) -> list[Statement]:
+    """Allow giving endpoints the names of their services, by a zone of AWS's for the VPC.
+
+    EC2 asks for it where it makes such an endpoint, and the registry does not tell (Service
+    Authorization Reference, Amazon EC2, "CreateVpcEndpoint"). Route 53 has no regions.
+    """
+    if not any(
+        one.get("Properties", {}).get("PrivateDnsEnabled")
+        for each in templates
+        for one in each["Resources"].values()
+    ):
+        return []
+    places = ["arn:aws:route53:::hostedzone/*", "arn:aws:ec2:*:*:vpc/*"]
+    return [allow("NameEndpoints", ["route53:AssociateVPCWithHostedZone"], places)]
 
 
 def _keep_bucket(whose: Whose, actions: Sequence[str]) -> list[Statement]:

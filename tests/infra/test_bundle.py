@@ -16,6 +16,7 @@ from spindown.infra.control.bundle import (
     LOCK,
     PARTS,
     TABLE_LOCK,
+    FunctionBundle,
     Target,
     compile_sources,
     digest,
@@ -183,6 +184,15 @@ def test_the_package_for_this_machine_makes_every_client(tmp_path: Path) -> None
     done = subprocess.run(command, check=False, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_package_is_open_to_no_more_people_than_its_parts(tmp_path: Path) -> None:
+    # As CDK does before it asks for the package.
+    tmp_path.chmod(0o777)
+
+    assert FunctionBundle(Target.HOST).try_bundle(str(tmp_path))
+
+    assert tmp_path.stat().st_mode == (tmp_path / "spindown").stat().st_mode
 
 
 def test_an_unchanged_package_keeps_its_name_for_each_target() -> None:

@@ -128,3 +128,12 @@ def test_no_setting_takes_an_export_away_that_is_in_use(tmp_path: Path) -> None:
     }
     assert any("FailedEvents" in name for name in imported)
     assert imported <= exported
+
+
+def test_the_queue_of_no_workload_names_those_there_are(tmp_path: Path) -> None:
+    project = write_project(tmp_path, PLAIN.format(image=""))
+    made = Deployment.from_file(an_app(tmp_path / "out"), "Lab", project)
+
+    assert made.queue("plain").queue_arn
+    with pytest.raises(ConfigError, match="queue is 'nope': name a workload: plain"):
+        made.queue("nope")

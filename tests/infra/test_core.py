@@ -48,7 +48,25 @@ def test_no_queue_that_holds_work_takes_dead_letters_of_others(assembly: Assembl
     for one in assembly.all_of("AWS::SQS::Queue"):
         takes = one.get("RedriveAllowPolicy", {}).get("redrivePermission", "allowAll")
         # Messages end in a queue without one for its own.
-        assert (takes == "allowAll") is ("RedrivePolicy" not in one)
+        assert (takes != "denyAll") is ("RedrivePolicy" not in one)
+
+
+def test_dead_letters_come_from_the_workload_s_own_queue(assembly: Assembly) -> None:
+    allowed = queue(assembly, "lab--plain--dlq")["RedriveAllowPolicy"]
+
+    assert allowed["redrivePermission"] == "byQueue"
+    assert [words(arn) for arn in allowed["sourceQueueArns"]] == [
+        "arn:<AWS::Partition>:sqs:<AWS::Region>:<AWS::AccountId>:lab--plain"
+    ]
+
+
+def test_queues_made_later_send_dead_letters_where_types_are(tmp_path: Path) -> None:
+    typed = '[[workload.plain.policy.types]]\nname = "large"\nmemory_gib = 64\n'
+    text = PLAIN.format(image="") + typed
+    made = synthesise_core(write_project(tmp_path, text), tmp_path / "out")
+
+    allowed = queue(made, "lab--plain--dlq")["RedriveAllowPolicy"]
+    assert allowed == {"redrivePermission": "allowAll"}
 
 
 def test_every_queue_is_encrypted_and_refuses_plain_http(assembly: Assembly) -> None:

@@ -262,6 +262,15 @@ def test_what_the_registry_asks_is_allowed_or_left_out_by_name(each: Assembly) -
     assert lacking
 
 
+def test_endpoints_get_the_names_of_their_services(private: Assembly, ruled: Assembly) -> None:
+    names = "route53:AssociateVPCWithHostedZone"
+
+    (one,) = (one for one in statements(private) if names in one["Action"])
+    # A global service: its requests are of no region of the deployment's.
+    assert "Condition" not in one
+    assert not [one for one in statements(ruled) if names in one["Action"]]
+
+
 def test_only_what_bears_the_tag_is_deleted(each: Assembly) -> None:
     free, bound = (
         next(one for one in statements(each) if one["Sid"] == sid)

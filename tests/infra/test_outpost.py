@@ -13,6 +13,7 @@ from spindown.contract import tag
 from tests.infra.assembly import (
     AWAY,
     CONFIG,
+    PLAIN,
     SPREAD,
     Assembly,
     listed,
@@ -288,3 +289,16 @@ def test_its_teardown_ends_only_what_has_our_tag(outpost: Assembly) -> None:
     statements = outpost.statements("TeardownFunctionRole")
 
     assert set(statements) == {"FindInstances", "EndWorkers", "WriteLog"}
+
+
+@pytest.mark.parametrize(
+    ("own", "port"), [("", 443), ('egress = ["0.0.0.0/0:443", "10.0.0.0/8:5432"]', 5432)]
+)
+def test_workers_abroad_send_where_those_at_home_may(tmp_path: Path, own: str, port: int) -> None:
+    place = f'[deployment.outpost.{AWAY}]\nzones = ["{AWAY}b"]\n{own}\n[workload.plain.run]'
+    text = PLAIN.format(image="").replace("zones =", 'egress = ["0.0.0.0/0:443"]\nzones =', 1)
+    project = write_project(tmp_path, text.replace("[workload.plain.run]", place))
+    made = replace(synthesise(project, tmp_path / "out"), stack_name=f"lab-outpost-{AWAY}")
+
+    *_, last = made.one_of("AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+    assert (last["IpProtocol"], last["FromPort"]) == ("tcp", port)

@@ -6,6 +6,7 @@ from spindown import config
 from spindown.error import ConfigError
 from spindown.infra.source import key_pattern
 from tests.infra.assembly import CONFIG, Assembly, synthesise_once, write_project
+from tests.infra.ruled import HOME_KEY
 from tests.unit.config.document import with_value
 
 _SOURCES = """
@@ -22,6 +23,12 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     before, after = CONFIG.split("[workload.plain.run]")
     text = f"{before}{_INPUTS}[workload.plain.run]{after}{_SOURCES}"
     return synthesise_once(tmp_path_factory, "sources", lambda d: write_project(d, text))
+
+
+@pytest.fixture(scope="session")
+def encrypted(sourced: Assembly, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    text = sourced.project.read_text().replace("zones =", f'kms_key_arn = "{HOME_KEY}"\nzones =')
+    return synthesise_once(tmp_path_factory, "keyed-sources", lambda d: write_project(d, text))
 
 
 def test_a_source_is_one_rule_that_leads_to_the_queue(sourced: Assembly) -> None:
@@ -62,10 +69,12 @@ def test_events_that_no_queue_takes_ring(sourced: Assembly) -> None:
     assert len(alarm["AlarmActions"]) == 1
 
 
-def test_only_that_rule_may_send(sourced: Assembly) -> None:
+@pytest.mark.parametrize("kind", ["sourced", "encrypted"])
+def test_only_that_rule_may_send(kind: str, request: pytest.FixtureRequest) -> None:
+    made: Assembly = request.getfixturevalue(kind)
     allowed = [
         statement
-        for one in sourced.all_of("AWS::SQS::QueuePolicy")
+        for one in made.all_of("AWS::SQS::QueuePolicy")
         if "FailedEvents" not in str(one["Queues"])
         for statement in one["PolicyDocument"]["Statement"]
         if statement["Principal"] == {"Service": "events.amazonaws.com"}
@@ -77,6 +86,19 @@ def test_only_that_rule_may_send(sourced: Assembly) -> None:
         assert "sqs:SendMessage" in statement["Action"]
         (arn,) = statement["Condition"]["ArnEquals"].values()
         assert "Source0" in str(arn)
+
+
+def test_no_queue_takes_events_of_rules_that_are_not_named(encrypted: Assembly) -> None:
+    allowed = [
+        statement
+        for one in encrypted.all_of("AWS::SQS::QueuePolicy")
+        for statement in one["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+
+    assert len(allowed) > 2
+    for statement in allowed:
+        assert statement["Condition"]["ArnEquals"].keys() == {"aws:SourceArn"}
 
 
 def test_without_sources_nothing_is_made(assembly: Assembly) -> None:

@@ -537,6 +537,19 @@ _PLACED_ODDLY = [
             id="no way to AWS from another region",
         ),
         pytest.param(
+            "deployment",
+            {
+                "name": "lab",
+                "region": "eu-west-1",
+                "zones": ["eu-west-1a"],
+                "egress": ["pl-6da54004:443"],
+                "outpost": {"us-west-2": {"zones": ["us-west-2a"]}},
+            },
+            "deployment.outpost.us-west-2.egress",
+            "name destinations of us-west-2: home's pl-6da54004:443 is not there",
+            id="a prefix list of home in another region",
+        ),
+        pytest.param(
             "deployment.log_retention",
             "31d",
             "deployment.log_retention",
