@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from spindown.cli.option import COMMAND, CONFIG_FILE, place_of, placed
+from spindown.cli.option import CONFIG_FILE, place_commands, place_of
 from spindown.error import (
     AccessDenied,
     BadInput,
@@ -54,8 +54,7 @@ def describe(error: Exception, arguments: Sequence[str] = ()) -> str:
         said = "" if error.errno == errno.EPIPE else _tell_of_file(error)
     else:
         said = f"{error or type(error).__doc__}{_remedy(error)}"
-    place = place_of(arguments)
-    said = COMMAND.sub(lambda found: placed(found, place), said)
+    said = place_commands(said, place_of(arguments))
     line = printable(" ".join(said.split()))
     return f"spindown: {line}\n" if line else ""
 

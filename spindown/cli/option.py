@@ -51,6 +51,11 @@ def placed(found: re.Match[str], place: str) -> str:
     return f"{head}{place}{dashes}{rest}`"
 
 
+def place_commands(text: str, place: str) -> str:
+    """Return a text whose commands have the options that name the deployment."""
+    return COMMAND.sub(lambda found: placed(found, place), text)
+
+
 #: The options with which this process was told of its deployment.
 GIVEN: ContextVar[str] = ContextVar("given", default="")
 
@@ -62,7 +67,9 @@ def place_of(arguments: Sequence[str]) -> str:
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        if name in {"--config", "--deployment"}:
+        if name in {"--config", "--deployment", "--policy"}:
+            # The commands that simulate take a file by both names.
+            name = name.replace("policy", "config")
             place += f" {name} {shlex.quote(value if equals else next(words, ''))}"
         is_local = is_local or word == LOCAL.strip()
     return place + (LOCAL if is_local else "")

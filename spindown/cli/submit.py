@@ -131,7 +131,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         check_after(after, sender.store_of)
     if sender.config is not None:
         if sender.config.run.folders:
-            remedy = "send it a folder with a command: spindown run -- COMMAND"
+            remedy = "send it a folder with a command: `spindown run -- COMMAND`"
             raise BadInput("workload", workload, remedy)
         # A live edit of the policy may say otherwise.
         found, disk = sender.config, sender.config.image.root_volume_gib

@@ -7,20 +7,23 @@ instance has not got.
 import functools
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, TypeVar, Unpack, overload
 
 from spindown.client.item import check_item, check_json
 from spindown.client.mapper import Mapper, Work
 from spindown.client.option import (
+    PLACE,
     FunctionOptions,
     StreamOptions,
     SubmitOptions,
     check_items,
     check_options,
     check_text,
+    refuse_options,
 )
 from spindown.client.stream import ItemResult
 from spindown.contract.job.manifest import JobState
@@ -83,6 +86,7 @@ class Function(Mapper[T, R]):
         config: str | Path = "spindown.toml",
         deployment: str | None = None,
         local_system: bool = False,
+        **unknown: Never,
     ) -> "Workload[T, R]":
         """Return the workload that runs it.
 
@@ -90,11 +94,14 @@ class Function(Mapper[T, R]):
             config: the file that describes its deployment.
             deployment: name of the deployment, in place of a file.
             local_system: whether it runs in the local system of this directory.
+            unknown: what is none of these, which is refused.
 
         Raises:
             BadInput: it is not deployed, or what is deployed is not this code.
         """
-        from spindown.client.workload import Workload  # noqa: PLC0415 - slow, and not on instances
+        refuse_options(unknown, PLACE)
+        from spindown.cli.option import CONFIG_FILE  # noqa: PLC0415 - slow, and not on instances
+        from spindown.client.workload import Workload  # noqa: PLC0415 - likewise
 
         code = self._find_code()
         try:
@@ -111,7 +118,8 @@ class Function(Mapper[T, R]):
         except BadInput as exc:
             if exc.field != "workload":
                 raise
-            remedy = f"deploy it: `spindown init --function {code.name}`, then `spindown deploy`"
+            file = "" if Path(config) == CONFIG_FILE else f" --config {shlex.quote(str(config))}"
+            remedy = say_deploy(code.name, file, is_local=local_system)
             raise BadInput("function", self.name, remedy) from None
 
     def _find_code(self) -> Path:
@@ -145,6 +153,19 @@ class Function(Mapper[T, R]):
             raise BadInput("params", given, f"give what {self.name} takes by name ({exc})") from exc
         params: Mapping[str, Any] = check_json("params", given)
         return params
+
+
+def say_deploy(code: str, place: str, *, is_local: bool) -> str:
+    """Return the commands that deploy a function.
+
+    Args:
+        code: its file, as ``functions`` of spindown.toml names it.
+        place: options that name the file of the deployment, each with a space before it.
+        is_local: to the local system, and not to AWS.
+    """
+    deploy = "local up" if is_local else "deploy"
+    init = f"`spindown init --function {code}{place}`"
+    return f"deploy it: {init}, then `spindown {deploy}{place}`"
 
 
 def _check(call: Callable[..., Any]) -> inspect.Signature:

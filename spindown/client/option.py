@@ -44,17 +44,27 @@ class StreamOptions(SubmitOptions, total=False):
 
 
 #: Options that say where a workload is.
-_PLACE = frozenset({"config", "deployment", "local_system"})
+PLACE = frozenset({"config", "deployment", "local_system"})
 _OF_THE_WORKLOAD = "give it to Workload(...) or FUNCTION.workload(...), which has the same calls"
+#: What people write for the local system, or for this process, and no call knows.
+_LOCAL = "did you mean local_system=True of the workload, or FUNCTION.local for this process?"
+
+
+def refuse_options(unknown: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse options that are not known (raises BadInput)."""
+    for name in unknown:
+        close = get_close_matches(name, known, n=1)
+        remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
+        if name in PLACE:
+            remedy = _OF_THE_WORKLOAD
+        raise BadInput("option", name, _LOCAL if name == "local" else remedy)
 
 
 def check_options(how: Mapping[str, Any], known: type[SubmitOptions]) -> None:
     """Refuse an option that a call does not know, and would not heed (raises BadInput)."""
+    names = known.__annotations__
+    refuse_options((name for name in how if name not in names), names)
     for name in how:
-        if name not in known.__annotations__:
-            close = get_close_matches(name, known.__annotations__, n=1)
-            remedy = f"did you mean {close[0]}?" if close else "take this unknown option out"
-            raise BadInput("option", name, _OF_THE_WORKLOAD if name in _PLACE else remedy)
         if how[name] is not None and name in _FORMS:
             is_right, remedy = _FORMS[name]
             if not is_right(how[name]):

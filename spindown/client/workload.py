@@ -15,9 +15,9 @@ from pathlib import Path
 from random import SystemRandom
 from threading import Event
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Never, Self, TypeVar, Unpack, overload
 
-from spindown.cli.option import CONFIG_FILE, LOCAL
+from spindown.cli.option import CONFIG_FILE, LOCAL, place_commands
 from spindown.cli.sender import Sender, check_type
 from spindown.cli.session import Session, connect, find_place, reach_local_system
 from spindown.cli.wait import say_going_on
@@ -30,6 +30,7 @@ from spindown.client.mapper import (
     read_value,
 )
 from spindown.client.option import (
+    PLACE,
     StreamOptions,
     SubmitOptions,
     check_items,
@@ -38,6 +39,7 @@ from spindown.client.option import (
     check_text,
     check_timeout,
     is_text,
+    refuse_options,
 )
 from spindown.client.stream import (
     LOOK_SECONDS,
@@ -125,6 +127,7 @@ class Workload(Mapper[T, R]):
         deployment: str | None = None,
         local_system: bool = False,
         function: Path | None = None,
+        **unknown: Never,
     ) -> None:
         """Find a workload, as the command line does.
 
@@ -135,11 +138,13 @@ class Workload(Mapper[T, R]):
             local_system: whether it runs in the local system of this directory, or of that of
                 ``config`` (``spindown local up``); else AWS is asked as it is configured here.
             function: the file of the function that it must run; None: it runs what is deployed.
+            unknown: what is none of these, which is refused.
 
         Raises:
             BadInput: no such file, region, credentials, deployment or workload; or it runs other
                 code than this function.
         """
+        refuse_options(unknown, PLACE)
         if not is_text(name):
             raise BadInput("name", name, "give the name of a workload")
         check_path("config", config)
@@ -282,7 +287,11 @@ class Workload(Mapper[T, R]):
             on_failure=_on_failure(how),
         )
         if draft.after:
-            check_after(draft.after, self._sender.store_of)
+            try:
+                check_after(draft.after, self._sender.store_of)
+            except BadInput as exc:
+                exc.remedy = place_commands(exc.remedy, self._sender.options)
+                raise
         if draft.type is not None or draft.requirements is not None:
             disk = settings.run.root_volume_gib
             check_type(draft, settings.policy, settings.requirements, disk)

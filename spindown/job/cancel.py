@@ -19,6 +19,7 @@ from spindown.contract.codec import decode
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import own_children, parse_job, with_id
 from spindown.contract.row import requeued_sort_key, worker_partition, worker_sort_key
+from spindown.domain.batch import end_of_job
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.error import (
@@ -67,8 +68,8 @@ class Cancelled:
 
     job_id: str
     outcome: CancelOutcome
-    #: Its state now; None: this version cannot read it.
-    state: JobState | None
+    #: Its state now, in the word that is told everywhere; None: this version cannot read it.
+    state: str | None
     #: Items whose results were committed before.
     #: Without those that failed.
     items_done: int = 0
@@ -112,7 +113,7 @@ def cancel(
         told = Cancelled(
             job_id=job_id,
             outcome=CancelOutcome.OVER if before is None else CancelOutcome.CANCELLED,
-            state=manifest.state,
+            state=_word(manifest) if before is None else manifest.state.value,
             items_done=manifest.next_item - manifest.items_failed,
             items_failed=manifest.items_failed,
             was_claimed=bool(manifest.body_digest),
@@ -131,6 +132,13 @@ def cancel(
     finally:
         # Also if one of the jobs could not be cancelled.
         _clear(workload, gone, given_up, ports)
+
+
+def _word(manifest: Manifest) -> str:
+    """Return how a job ended; of one that was split, that it was."""
+    if manifest.state is JobState.SPLIT:
+        return manifest.state.value
+    return str(end_of_job(manifest.state.value, items_failed=manifest.items_failed))
 
 
 def _clear(

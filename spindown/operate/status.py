@@ -250,7 +250,7 @@ def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:
     if bad_rows:
         yield f"{say_count(len(bad_rows), 'ledger row')} cannot be read: {bad_rows[0]}"
     if (month := budget_sort_key(now)) in bad_rows:
-        yield f"nothing is launched while {month} cannot be read: spindown doctor fixes it"
+        yield f"nothing is launched while {month} cannot be read: `spindown doctor` fixes it"
 
 
 def _quota_words(quota: QuotaRow) -> str:

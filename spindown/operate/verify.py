@@ -193,7 +193,7 @@ def estimate(workload: str, plan: VerifyPlan, ports: VerifyPorts) -> VerifyEstim
     """
     _, policy = current_policy(workload, ports.control)
     if policy.max_workers == 0:
-        remedy = f"spindown policy reset {workload} max_workers"
+        remedy = f"`spindown policy reset {workload} max_workers`, or set it in spindown.toml"
         raise BadInput("max_workers", 0, remedy)
     ranked = plan_next_tick(workload, ports.control, jobs=1).candidates
     best = next(iter(ranked.candidates), None)

@@ -27,6 +27,7 @@ from spindown.cli.advise.advice import (
 from spindown.cli.advise.search import LEAST_GAIN, AdvisedSettings, Trial, keeps_promise
 from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.history.option import SimulationOptions
+from spindown.cli.option import GIVEN
 from spindown.cli.render.screen import format_wait, open_console
 from spindown.cli.render.table import make_table
 from spindown.cli.simulate.alternative import Alternative, Simulations, progress_of
@@ -183,7 +184,8 @@ def policy_command(advice: Advice) -> str:
             changes.append(f"{key}={_spell_key(best, key)}")
     if not changes:
         return ""
-    return f"spindown policy set {advice.gathered.subject.workload} {' '.join(changes)}"
+    name = advice.gathered.subject.workload
+    return f"spindown policy set {name} {' '.join(changes)}{GIVEN.get()}"
 
 
 def families_line(advice: Advice) -> str:

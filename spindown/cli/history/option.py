@@ -33,7 +33,8 @@ Prices = Annotated[
     ),
 ]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="File with the policy; default: spindown.toml.")
+    Path | None,
+    typer.Option("--policy", "--config", help="File with the policy; default: spindown.toml."),
 ]
 Workload = Annotated[str | None, typer.Option(help="Which workload, if there are several.")]
 Days = Annotated[

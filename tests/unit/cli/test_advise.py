@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -14,10 +15,11 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.advise.advice import Advice, advise, long_jobs
-from spindown.cli.advise.report import advice_to_json, render_advice
+from spindown.cli.advise.report import advice_to_json, policy_command, render_advice
 from spindown.cli.history.gather import Gathered, gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.main import main
+from spindown.cli.option import GIVEN
 from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration
 from spindown.domain.advice import Answer
@@ -186,6 +188,23 @@ def test_who_keeps_workers_warm_is_told_the_price_of_as_many(
 
     assert set(tried) == {3}
     assert "and warm_workers = 3 the month costs" in say(latency.reason)
+
+
+def test_the_command_names_the_deployment_that_was_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advice = advise(_gathered(tmp_path, monkeypatch), 600.0, run_alone)
+    policy = replace(advice.best.settings.policy, max_workers=77)
+    settings = replace(advice.best.settings, policy=policy)
+    other = replace(advice, best=replace(advice.best, settings=settings))
+
+    def command() -> str:
+        GIVEN.set(" --local")
+        return policy_command(other)
+
+    said = copy_context().run(command)
+    assert "max_workers=77" in said
+    assert said.endswith(" --local")
 
 
 def on_a_screen(advice: Advice, width: int) -> str:

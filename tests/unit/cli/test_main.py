@@ -453,6 +453,7 @@ def test_every_screen_s_command_finds_the_deployment(
         (["redrive", "main", "--local"], " --local"),
         (["redrive", "--config", "a b.toml", "--local"], " --config 'a b.toml' --local"),
         (["redrive", "--deployment=lab"], " --deployment lab"),
+        (["advise", "--policy", "a.toml"], " --config a.toml"),
         (["run", "--deployment", "lab", "--", "make", "--local"], " --deployment lab"),
     ],
 )

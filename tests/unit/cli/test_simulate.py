@@ -203,6 +203,7 @@ def test_figures_are_told_though_the_page_cannot_be_written(
         pytest.param(["--boot", "soon"], "--boot is 'soon': write a duration", id="a boot"),
         pytest.param(["--boot", "0s"], "--boot is '0s': give at least 1s", id="no boot"),
         pytest.param(["--policy", "no.toml"], "--policy is 'no.toml': give a", id="policy"),
+        pytest.param(["--config", "no.toml"], "--policy is 'no.toml': give a", id="config"),
         pytest.param(
             ["--arrivals", "cloudwatch", "--policy", "no.toml"],
             "--policy is 'no.toml': give a",

@@ -14,6 +14,7 @@ import pytest
 
 import spindown
 from spindown import BadInput, Function, ItemFailed, JobFailed, ResultStream
+from spindown.client.function import say_deploy
 from spindown.error import NoCredentials
 from spindown.infra.shared.worker_kit import worker_wheel
 
@@ -274,6 +275,26 @@ def test_without_credentials_the_local_call_is_named(
         call()
 
     assert works in caught.value.remedy
+
+
+@pytest.mark.parametrize(("is_local", "command"), [(False, "deploy"), (True, "local up")])
+def test_the_mend_deploys_where_it_was_asked_for(is_local: bool, command: str) -> None:
+    said = say_deploy("digest.py", " --config a.toml", is_local=is_local)
+
+    assert "`spindown init --function digest.py --config a.toml`" in said
+    assert f"`spindown {command} --config a.toml`" in said
+
+
+def test_a_workload_refuses_what_it_does_not_know() -> None:
+    unknown: Any = {"local": True}
+
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: halve.workload(**unknown),
+        lambda: spindown.Workload("size", **unknown),
+    )
+    for call in calls:
+        with pytest.raises(BadInput, match="local_system=True"):
+            call()
 
 
 def test_where_it_runs_is_no_option_of_a_call() -> None:

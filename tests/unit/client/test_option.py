@@ -25,6 +25,10 @@ class Table:
             {"local_system": True},
             "give it to Workload(...) or FUNCTION.workload(...), which has the same calls",
         ),
+        (
+            {"local": True},
+            "did you mean local_system=True of the workload, or FUNCTION.local for this process?",
+        ),
         ({"params": 3}, 'give a dict such as {"width": 64}'),
         ({"requirements": ["vcpus"]}, 'give a dict such as {"memory_gib": 64}'),
         ({"items_per_job": "3"}, "give a whole number from 1"),

@@ -148,6 +148,11 @@ def test_what_names_no_workload_is_refused(name: Any, more: dict[str, Any], fiel
     assert caught.value.field == field
 
 
+def test_a_batch_to_wait_for_is_looked_up_where_it_would_be(account: Account) -> None:
+    with pytest.raises(BadInput, match="`spindown batches --config "):
+        open_workload(account).submit([1], after="absent")
+
+
 def test_what_is_no_time_and_no_batch_is_refused(account: Account) -> None:
     workload = open_workload(account)
     batch: Any = workload.submit([1])

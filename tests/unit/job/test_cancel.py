@@ -385,7 +385,7 @@ def test_a_job_that_has_failed_can_keep_its_dead_letter() -> None:
     (told,) = cancel(WORKLOAD, ["j"], world.ports, failed=False)
 
     assert (told.outcome, told.state) == (CancelOutcome.OVER, JobState.FAILED)
-    assert cancelled(world, "j")[0].state is JobState.CANCELLED
+    assert cancelled(world, "j")[0].state == JobState.CANCELLED
 
 
 def test_a_process_that_ends_can_cancel_jobs() -> None:

@@ -90,3 +90,14 @@ def test_touches_nothing_if_one_name_is_not_known(account: Account) -> None:
         cancel(["b-1", "b-2"], config=account.config)
 
     assert account.waiting(account.queue) == 1
+
+
+def test_a_job_with_failed_items_has_failed_already(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.commit("a", b"{}\n", failed=1)
+
+    cancel(["a"], config=account.config)
+    assert capsys.readouterr().out == "a: already failed\n"
+    cancel(["a"], config=account.config, as_json=True)
+    assert json.loads(capsys.readouterr().out)["state"] == "failed"
