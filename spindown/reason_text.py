@@ -997,7 +997,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "it has waited for {batch} for {days} days, as long as messages are kept, so it was "
         "cancelled: submit it again"
     ),
-    ReasonCode.BEFORE_DID_NOT_SUCCEED: "{batch}, for which it waited, is {end}",
+    ReasonCode.BEFORE_DID_NOT_SUCCEED: lambda about: (
+        f"{about['batch']}, for which it waited, "
+        f"{'has' if about['end'] == 'failed' else 'is'} {about['end']}"
+    ),
     ReasonCode.NOT_OVER: (
         "it is not over after {days} days, and nobody will be told of its end: see "
         "`spindown status` of it"

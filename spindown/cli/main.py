@@ -39,7 +39,12 @@ def _run(arguments: Sequence[str] | None) -> None:
         from spindown.cli.error import describe  # noqa: PLC0415
 
         sys.stderr.write(describe(exc, given))
-        sys.exit(1)
+        sys.exit(_exit_code(exc))
+
+
+def _exit_code(error: Exception) -> int:
+    """Return the exit code of an error; typer makes an error of a Ctrl-C at a question."""
+    return _INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else 1
 
 
 def _write_whatever_comes() -> None:

@@ -22,12 +22,14 @@ from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
-from spindown.error import BadInput
+from spindown.error import BadInput, NotFound
 from spindown.job.failed_item import send_failed_again
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
+from spindown.job.result import read_batch, read_progress
 from spindown.job.route import why_forbidden
+from spindown.port import ObjectStore
 from spindown.reason_text import say_count
 
 _LEFT = frozenset(
@@ -126,16 +128,33 @@ def _send_jobs(
         command = f"spindown redrive {workload} --malformed{session.options}"
         print_aside(f"{command} shows what cannot be sent back, and removes it if asked")
     if not lost and (missing := sorted(named - found)):
-        remedy = f"name jobs in the dead-letter queue of {workload}"
+        store = session.work_store(workload)
+        remedy = next(
+            (said for name in missing if (said := say_failed_items(name, workload, store))),
+            f"name jobs in the dead-letter queue of {workload}",
+        )
         raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
     if not found and not as_json:
         what = "lost job" if lost else "dead letter to send back"
-        print_aside(f"{workload} has no {what}")
+        again = f"spindown redrive {workload} --items BATCH{session.options}"
+        more = "" if lost else f"; items that failed are sent again by: {again}"
+        print_aside(f"{workload} has no {what}{more}")
     if lost and not named:
         least = format_duration(LOOKED_AT_AFTER)
         print_aside(f"batches younger than {least} are looked at only if they are named")
     if outcomes.keys() & _LEFT:
         raise typer.Exit(1)
+
+
+def say_failed_items(name: str, workload: str, store: ObjectStore) -> str:
+    """Return how many items of a batch failed, and what sends them; "": none, or no such batch."""
+    try:
+        jobs = read_batch(name, store).jobs
+    except NotFound:
+        return ""
+    failed = sum(read_progress(job, store).items_failed for job in jobs)
+    command = f"`spindown redrive {workload} --items {name}`"
+    return f"{say_count(failed, 'item')} failed, none is a dead letter: {command}" if failed else ""
 
 
 def _refusals(session: Session, workload: str) -> Callable[[JobMessage], Reason]:
@@ -160,6 +179,10 @@ _STUCK = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.UNREADABLE})
 
 
 def _send_items(session: Session, workload: str, batches: list[str], *, as_json: bool) -> None:
+    if not batches and workload not in (known := session.deployment.workloads):
+        owner = known[0] if len(known) == 1 else "WORKLOAD"
+        remedy = f"name the workload first: `spindown redrive {owner} --items {workload}`"
+        raise BadInput("workload", workload, remedy)
     if not batches:
         raise BadInput("BATCH", None, "name the batches whose failed items are sent again")
     queue, store = session.queue(workload), session.work_store(workload)

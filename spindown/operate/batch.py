@@ -103,6 +103,8 @@ class BatchDetail:
     next_tries: Mapping[str, datetime]
     #: Why it was cancelled though nobody asked for it; "": that is not so.
     cancelled_why: str
+    #: The batch that it is, or of which it is a job; "": it is of none.
+    whole: str
     #: The batch in which its failed items were sent again; "": they were not.
     again: str
     #: Of a single job that gets a machine of its own: what that of its last attempt has cost all
@@ -287,13 +289,14 @@ def read_detail(
     except NotFound:
         batch, at = Batch(batch_id=name, workload=workload, jobs=jobs), None
     status, progresses = _read_status(workload, batch, at, store, outlook)
-    again = again_of(name)
+    whole = name if at is not None else _batch_of(name, store)
+    again = again_of(whole)
     tries = {
         one.job_id: one.next_try_at
         for one in outlook.view.requeued_jobs.values()
         if one.next_try_at is not None and one.next_try_at > outlook.at
     }
-    is_again = at is not None and _is_there(again, store)
+    is_again = bool(whole) and _is_there(again, store)
     return BatchDetail(
         batch=status,
         failed=tuple(first_failed(progresses, store)),
@@ -305,6 +308,7 @@ def read_detail(
             if one.state is JobState.RUNNING and not one.is_held and one.job_id in tries
         },
         cancelled_why=cancelled_why(progresses),
+        whole=whole,
         again=again if is_again else "",
         machine=_own_machine(progresses, outlook, find_ended),
     )
@@ -325,6 +329,15 @@ def _own_machine(
 
 def _is_dropped(job: JobProgress) -> bool:
     return job.state is JobState.CANCELLED and job.reason != REASON
+
+
+def _batch_of(job_id: str, store: ObjectStore) -> str:
+    """Return the batch of a job, by its name; "": it is of none."""
+    batch_id, _, _ = job_id.rpartition("-")
+    with suppress(ContractError, NotFound):
+        if batch_id and job_id in read_batch(batch_id, store).jobs:
+            return batch_id
+    return ""
 
 
 def _is_there(batch_id: str, store: ObjectStore) -> bool:

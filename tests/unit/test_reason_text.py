@@ -286,3 +286,10 @@ def test_no_terminal_obeys_what_is_printable(text: str) -> None:
     assert said.replace("\n", "").isprintable()
     assert said.count("\n") == text.count("\n")
     assert said.encode().decode() == said
+
+
+@pytest.mark.parametrize(("end", "verb"), [("failed", "has"), ("cancelled", "is")])
+def test_how_the_batch_before_ended_is_said(end: str, verb: str) -> None:
+    why = Reason(ReasonCode.BEFORE_DID_NOT_SUCCEED, {"batch": "b", "end": end})
+
+    assert say(why).endswith(f" {verb} {end}")

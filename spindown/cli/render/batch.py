@@ -126,9 +126,10 @@ def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:
     yield f"all that failed: spindown results {batch.batch_id} --failed{options}"
     if detail.again:
         yield f"sent again as {detail.again}"
-    elif batch.submitted_at is not None:
-        command = f"spindown redrive {batch.workload} --items {batch.batch_id}{options}"
-        when = "" if batch.jobs_over == batch.jobs else ", once the batch is over"
+    elif detail.whole:
+        command = f"spindown redrive {batch.workload} --items {detail.whole}{options}"
+        is_over = detail.whole == batch.batch_id and batch.jobs_over == batch.jobs
+        when = "" if is_over else ", once the batch is over"
         yield f"send them again{when}: {command}"
 
 

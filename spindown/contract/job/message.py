@@ -311,7 +311,8 @@ def parse_items(data: bytes, name: str) -> tuple[Any, ...]:
         except UnicodeDecodeError:
             raise ContractError(name, line[:_SHOWN], f"save line {number} as UTF-8") from None
         except (ValueError, RecursionError) as exc:
-            remedy = f"write one JSON value on line {number} ({_first_words(exc)})"
+            why = _first_words(exc)
+            remedy = f'write one JSON value on line {number}, such as "hello world" ({why})'
             raise ContractError(name, text[:_SHOWN], remedy) from None
     return tuple(items)
 

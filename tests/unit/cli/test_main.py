@@ -400,6 +400,28 @@ def loaded_by(program: str, modules: tuple[str, ...]) -> str:
     return subprocess.run(line, check=True, capture_output=True, text=True).stderr
 
 
+def test_ctrl_c_at_a_question_ends_as_anywhere() -> None:
+    program = """
+import sys, typer
+import spindown.cli.app as overview
+from spindown.cli.main import main
+
+class Interrupted:
+    def readline(self):
+        raise KeyboardInterrupt
+
+def ask(*_, **__):
+    sys.stdin = Interrupted()
+    typer.confirm("Go on?", abort=True)
+
+overview.app = ask
+main([])
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+
+    assert done.returncode == 130, done.stderr
+
+
 def test_no_command_s_help_waits_for_anything_of_aws() -> None:
     slow = (*HEAVY, "boto3", "botocore", "spindown.aws.wiring", "spindown.simulator")
     program = f"""

@@ -82,11 +82,17 @@ def test_a_folder_marker_is_no_item() -> None:
         ),
         (
             JobMessage(job_id="j", items_uri="s3://inputs/text"),
-            f"s3://inputs/text is 'hello': write one JSON value on line 1 ({NO_JSON})",
+            (
+                "s3://inputs/text is 'hello': write one JSON value on line 1, "
+                f'such as "hello world" ({NO_JSON})'
+            ),
         ),
         (
             JobMessage(job_id="k", items_uri="s3://inputs/text"),
-            f"jobs/k/items.jsonl is 'hello': write one JSON value on line 2 ({NO_JSON})",
+            (
+                "jobs/k/items.jsonl is 'hello': write one JSON value on line 2, "
+                f'such as "hello world" ({NO_JSON})'
+            ),
         ),
     ],
     ids=[

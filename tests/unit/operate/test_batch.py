@@ -487,6 +487,7 @@ def test_failed_items_are_sent_again_once_a_batch_is_over(state: JobState) -> No
     (line,) = [x for x in screen_of(world.detail("b")).splitlines() if "redrive ocr --items" in x]
 
     assert ("once" in line) is (state is HALF)
+    assert "redrive ocr --items b" in screen_of(world.detail("b-00000", "b-00000"))
 
 
 def test_what_fails_again_unless_changed_is_sent_back_apart() -> None:

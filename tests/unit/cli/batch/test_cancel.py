@@ -101,3 +101,8 @@ def test_a_job_with_failed_items_has_failed_already(
     assert capsys.readouterr().out == "a: already failed\n"
     cancel(["a"], config=account.config, as_json=True)
     assert json.loads(capsys.readouterr().out)["state"] == "failed"
+
+
+def test_an_instance_is_looked_at_by_its_log(account: Account) -> None:
+    with pytest.raises(BadInput, match="`spindown logs i-0a1b`"):
+        cancel(["i-0a1b"], config=account.config)

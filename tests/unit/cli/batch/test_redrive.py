@@ -10,8 +10,10 @@ import typer
 from moto import mock_aws
 
 from spindown.cli.redrive import redrive
+from spindown.cli.session import open_session
 from spindown.cli.submit import submit
 from spindown.error import BadInput
+from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
 
 
@@ -172,3 +174,27 @@ def test_nothing_to_redrive_is_said(
     redrive("ocr", config=account.config, **how)
 
     assert "ocr has no " in capsys.readouterr().err
+
+
+def test_a_batch_with_failed_items_names_what_sends_them(account: Account) -> None:
+    session = open_session(account.config, deployment=None, local=False)
+    draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
+    store, queue = session.work_store("ocr"), session.queue("ocr")
+    submit_items([1, 2], draft, queue=queue, store=store)
+    account.commit("b-00000", b"{}\n", failed=1)
+
+    with pytest.raises(BadInput, match="`spindown redrive ocr --items b`"):
+        redrive("ocr", ["b"], config=account.config)
+
+
+def test_a_batch_in_place_of_the_workload_is_told(account: Account) -> None:
+    with pytest.raises(BadInput, match=r"workload is 'b': .*`spindown redrive ocr --items b`"):
+        redrive("b", items=True, config=account.config)
+
+
+def test_who_finds_no_dead_letter_is_told_of_failed_items(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redrive("ocr", config=account.config)
+
+    assert "spindown redrive ocr --items BATCH --config" in capsys.readouterr().err
