@@ -20,6 +20,7 @@ from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.session import has_credentials, reach
 from spindown.config.archive import check_code
+from spindown.config.entrypoint import ModuleUnread
 from spindown.domain.requirement import unknown_names
 from spindown.error import (
     AccessDenied,
@@ -97,7 +98,7 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
             raise BadInput("spindown.toml", str(config), remedy)
         loaded = configuration.load(config)
         if command == "deploy":
-            check_code(config.resolve().parent, loaded.workloads)
+            _check_code(config.resolve().parent, loaded)
     # Whoever must log in first would only then learn that CDK is not installed.
     cdk_command()
     is_ours_to_ask = not settings.keys() & {"profile", "plugin"}
@@ -115,6 +116,14 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
     if command == "deploy":
         _refuse_namesake(loaded)
         _tell_unknown_names(loaded)
+
+
+def _check_code(root: Path, config: configuration.Config) -> None:
+    """Refuse code without its entrypoint; what this Python cannot read a newer one may."""
+    try:
+        check_code(root, config.workloads)
+    except ModuleUnread as exc:
+        print_aside(f"{exc}; if workers run a newer Python, it may be right")
 
 
 def _refuse_namesake(config: configuration.Config) -> None:

@@ -16,6 +16,7 @@ from spindown.cli import option
 from spindown.cli.render.line import goes_on, noted_if_slow, print_aside, print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
+from spindown.control.policy import current_policy
 from spindown.error import BadInput, SpindownError, Throttled, Unreachable
 from spindown.operate.drain import (
     Remainder,
@@ -63,7 +64,7 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     if undo and now:
         raise BadInput("--undo", "--now", "give one of them")
     whom = "all workloads" if workload is None else workload
-    print_aside(f"taking back the drain of {whom} ..." if undo else f"draining {whom} ...")
+    print_aside(f"taking back the drain of {whom} ..." if undo else f"looking at {whom} ...")
     session = open_session(config, deployment=deployment, local=local)
     names = [workload] if workload is not None else list(session.deployment.workloads)
     ports = session.control_ports()
@@ -78,7 +79,8 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     if question:
         typer.confirm(question, abort=True, err=as_json)
     way_back = f"spindown drain {'--all' if is_all else workload} --undo{session.options}"
-    with goes_on(f"the drain goes on by itself; take it back with: {way_back}"):
+    stays = "what launches nothing more stays so, and its workers finish what they have in hand"
+    with goes_on(f"{stays}; take it back with: {way_back}"):
         _begin(session, names, ports, is_told=not as_json)
         looks = _looks(names, ports, now=now, every=every)
         if as_json:
@@ -121,8 +123,12 @@ def _undo(session: Session, names: Sequence[str], ports: ControlPorts, *, as_jso
                 session.nudge(name)
         if as_json:
             print(json.dumps({"workload": name, "was_drained": was_drained}), flush=True)
-        else:
-            print_line(f"{name}: {'launches again' if was_drained else 'was not drained'}")
+            continue
+        said = "was not drained by a live edit" if not was_drained else "launches again"
+        if current_policy(name, ports)[1].max_workers == 0:
+            command = f"spindown policy set {name} max_workers=1{session.options}"
+            said = f"`max_workers` is 0 as deployed: nothing is launched; change it with: {command}"
+        print_line(f"{name}: {said}")
 
 
 def _show(looks: Iterable[Sequence[Remainder]]) -> None:

@@ -14,6 +14,7 @@ from spindown.cli.option import LOCAL
 from spindown.cli.session import find_place, reach, wake
 from spindown.config import WorkloadConfig
 from spindown.config.archive import check_code, differs_from
+from spindown.config.entrypoint import ModuleUnread
 from spindown.contract import tag
 from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.message import (
@@ -105,7 +106,8 @@ class Sender:
         try:
             check_code(root, {self.workload: self.config})
         except ConfigError as exc:
-            what = "jobs run what was deployed before" if is_other else "every job will fail"
+            fails = "may" if isinstance(exc, ModuleUnread) and LOCAL not in self.options else "will"
+            what = "jobs run what was deployed before" if is_other else f"every job {fails} fail"
             return f"the code of {self.workload} here cannot run, so {what}: {exc}"
         if not is_other:
             return ""

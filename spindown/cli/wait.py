@@ -93,7 +93,9 @@ def say_trouble(
         yield f"{job.job_id} was given up: {reason}"
     # Who gets no answer now is told the command all the same.
     with suppress(SpindownError):
-        failed = {str(record.get("error")): record for record in first_failed(jobs, store)}
+        failed: dict[str, Mapping[str, Any]] = {}
+        for record in first_failed(jobs, store):
+            failed.setdefault(str(record.get("error")), record)
         yield from (f"failed: {say_failed(record)}" for record in failed.values())
     if why := cancelled_why(jobs):
         yield f"cancelled: {why}"

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -81,7 +82,7 @@ class ItemResult(Generic[R]):
         Raises:
             BadInput: another file has the place of one, or it cannot be fetched.
         """
-        if not isinstance(folder, str | Path):
+        if not isinstance(folder, str | PathLike):
             raise BadInput("folder", folder, "give a path, as a text or a pathlib.Path")
         source = vars(self)["_source"]
         if source is None:

@@ -60,8 +60,7 @@ from spindown.error import (
     JobFailed,
     NoCredentials,
     NotFound,
-    Throttled,
-    Unreachable,
+    SpindownError,
     WorkFailed,
 )
 from spindown.job.cancel import cancel
@@ -641,7 +640,7 @@ class Submission(Generic[R]):
         looked = (read_progress(job, store) for job in self.jobs[:_LOOKED_AT])
         first = ""
         # It goes into an error's words, and takes no error's place.
-        with suppress(Throttled, Unreachable):
+        with suppress(SpindownError):
             if job := next((one for one in looked if not one.is_over), None):
                 failures = f", {job.failures_told}" if job.failures_told else ""
                 first = f" (first of its jobs that are not over: {job.job_id}{failures})"

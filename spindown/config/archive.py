@@ -78,8 +78,8 @@ def check_code(root: Path, workloads: Mapping[str, WorkloadConfig]) -> None:
         workloads: what the file says of each.
 
     Raises:
-        ConfigError: as ``find_code``; or the module of an entrypoint cannot be read, or surely has
-            no such name.
+        ModuleUnread: the Python that runs here cannot read the module of an entrypoint.
+        ConfigError: as ``find_code``; or nothing in the module binds the name.
     """
     for name, workload in workloads.items():
         code, run = find_code(root, name, workload), workload.run

@@ -20,6 +20,10 @@ _NAMED = 8
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+class ModuleUnread(ConfigError):
+    """The Python that runs here cannot read a module; that of the workers may be newer."""
+
+
 def check_entrypoint(field: str, entrypoint: str, path: Path, shown: str) -> None:
     """Check that a module can be read, and may have what an entrypoint names.
 
@@ -30,7 +34,8 @@ def check_entrypoint(field: str, entrypoint: str, path: Path, shown: str) -> Non
         shown: that file, as a person knows it.
 
     Raises:
-        ConfigError: Python cannot read the file, or nothing in it binds the name.
+        ModuleUnread: this Python cannot read the file.
+        ConfigError: nobody may read it, or nothing in it binds the name.
     """
     try:
         tree = read_tree(path)
@@ -38,7 +43,7 @@ def check_entrypoint(field: str, entrypoint: str, path: Path, shown: str) -> Non
         remedy = f"let {shown} be a file that can be read ({exc.strerror})"
         raise ConfigError(field, entrypoint, remedy) from exc
     except (SyntaxError, ValueError) as exc:
-        raise ConfigError(field, entrypoint, f"mend {shown}, its {say_unread(exc)}") from exc
+        raise ModuleUnread(field, entrypoint, f"mend {shown}, its {say_unread(exc)}") from exc
     module, _, name = entrypoint.partition(":")
     if name in (bound := set(_bound(tree))) or _has_hidden_names(tree):
         return
@@ -60,7 +65,7 @@ def _has_hidden_names(tree: ast.Module) -> bool:
                 return True
             case ast.Name(id=name) if name in _WAYS_ROUND:
                 return True
-            case ast.Attribute(attr=name) if name in _ATTRIBUTES:
+            case ast.Attribute(attr=name) if name in _ATTRIBUTES | _WAYS_ROUND:
                 return True
     return False
 

@@ -299,17 +299,20 @@ def _read_each(
     found: Sequence[ObjectSummary],
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
+    denied: set[str] | None = None,
 ) -> Iterator[tuple[int, Sequence[tuple[int, T]]]]:
     """Yield of each object its weight and its records: which attempt each is of, what is kept.
 
     A worker may encrypt an object with a key of its own, or have it archived. Such a one is passed
-    over, since no later run could read it either.
+    over, so that it stops nothing; ``denied`` gets its key.
     """
+    denied = set() if denied is None else denied
 
     def get(one: ObjectSummary) -> bytes:
         try:
             return objects.get(one.key, at_most_bytes=OBJECT_BYTES_MAX).data
         except AccessDenied as exc:
+            denied.add(one.key)
             _log.warning("usage_not_read: %s: %s", one.key, exc)
         except (ContractError, NotFound):
             pass
@@ -355,9 +358,12 @@ def read_written(
     What is beyond the bounds is for the next call. So no sender chooses by the ids of its jobs
     whose records are left out. Of more bytes than may be read the largest objects are left out for
     good: else a worker that writes without end would have all others wait behind it.
+
+    Raises:
+        AccessDenied: nothing that was found may be read.
     """
     found = nsmallest(bounds.objects + 1, _found_since(workload, objects, since, until, bounds))
-    kept, seen, end = list[T](), set[int](), since
+    kept, seen, end, denied = list[T](), set[int](), since, set[str]()
     read_now = found[: bounds.objects]
     most = _largest_within(bounds.bytes, [one.bytes for _, _, one in read_now])
     small = [each for each in read_now if each[2].bytes <= most]
@@ -366,7 +372,7 @@ def read_written(
         _log.warning("usage_left_out: %s: %d objects of more than %d bytes", *about)
     for day, some in groupby(small, key=itemgetter(1)):
         ours = [(place, one) for place, _, one in some]
-        read = _read_each(workload, day, [one for _, one in ours], objects, keep)
+        read = _read_each(workload, day, [one for _, one in ours], objects, keep, denied)
         for (place, _), (_, attempts) in zip(ours, read, strict=True):
             fresh = {attempt: value for attempt, value in attempts if attempt not in seen}
             if len(kept) + len(fresh) > bounds.records:
@@ -374,6 +380,9 @@ def read_written(
             seen |= fresh.keys()
             kept += fresh.values()
             end = place
+    if small and len(denied) == len(small):
+        # It is more likely a right that is missing, so that a later run reads them.
+        raise AccessDenied(f"none of {len(small)} objects of usage may be read")
     return kept, read_now[-1][0] if len(found) > bounds.objects else ReadTo(until)
 
 

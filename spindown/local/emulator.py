@@ -173,12 +173,10 @@ def _patient(kill: Any) -> Any:
     """
 
     def kill_when_done(workers: Sequence[Any]) -> None:
-        kill([one for one in workers if one and not one.in_use])
-        for one in workers:
-            if one and one.in_use:
-                Thread(
-                    target=_kill_later, args=(kill, one), name="old-function", daemon=True
-                ).start()
+        busy = [one for one in workers if one and one.in_use]
+        kill([one for one in workers if one and one not in busy])
+        for one in busy:
+            Thread(target=_kill_later, args=(kill, one), name="old-function", daemon=True).start()
 
     return kill_when_done
 

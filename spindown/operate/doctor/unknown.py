@@ -30,7 +30,7 @@ class Unknown:
 
     def remedy(self, otherwise: str) -> str:
         """Return what to do; ``otherwise``: where AWS has answered."""
-        silent = "ask again; if it stays so, see the way from here to AWS"
+        silent = "AWS gave no answer: try again, or check this machine's network"
         return silent if self.is_silent else otherwise
 
 

@@ -17,7 +17,7 @@ from constructs import Construct
 from spindown import config
 from spindown.cli.deploy import cdk, check_namesake, deploy, destroy, say_left_stacks
 from spindown.cli.init import init
-from spindown.error import BadInput, ConfigError, NotFound
+from spindown.error import BadInput, ConfigError, NoCredentials, NotFound
 from spindown.installed import cdk_command
 
 
@@ -298,6 +298,20 @@ def test_a_profile_of_cdk_has_credentials(home: Path) -> None:
     )
 
     assert "spoken" in done.stderr
+
+
+def test_code_for_a_newer_python_is_told_and_not_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    init(config=home / "spindown.toml", region="eu-west-1")
+    (module,) = (home / "code").glob("*.py")
+    module.write_text("def run(batch, ctx): wait 1\n")
+
+    with pytest.raises(NoCredentials):
+        deploy()
+
+    assert "line 1" in (said := capsys.readouterr().err)
+    assert "a newer Python" in said
 
 
 #: An SSO profile whose login is over: there is no token.

@@ -166,6 +166,15 @@ def test_what_may_not_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -
     assert f"usage_not_read: {DENIED}" in caplog.text
 
 
+def test_what_nobody_may_read_is_left_to_a_later_run() -> None:
+    world = ControlWorld()
+    world.objects.put(DENIED, b"x")
+    world.objects = intercept(world.objects, "objects", deny)
+
+    with pytest.raises(AccessDenied, match="none of 1 objects"):
+        read_from(world, ReadBounds(), ReadTo(NOW - timedelta(days=2)))
+
+
 @pytest.mark.parametrize(
     "off", [timedelta(days=-34), timedelta(days=3), timedelta(days=-18_000), timedelta(days=60_000)]
 )

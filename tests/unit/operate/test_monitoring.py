@@ -79,7 +79,7 @@ def test_a_spare_tick_that_never_comes_is_a_warning(*, is_there: bool) -> None:
 @pytest.mark.parametrize("method", ["is_scheduled", "is_rule_on", "alarms", "subscribers"])
 @pytest.mark.parametrize(
     ("error", "remedy"),
-    [(AccessDenied("not granted"), "grant "), (Unreachable("no answer"), "ask again")],
+    [(AccessDenied("not granted"), "grant "), (Unreachable("no answer"), "AWS gave no answer")],
 )
 def test_what_cannot_be_seen_blocks_nothing(method: str, error: SpindownError, remedy: str) -> None:
     world = Examined()

@@ -280,7 +280,7 @@ def test_other_code_than_runs_is_told_once(
 
 
 @pytest.mark.parametrize(
-    ("is_deployed", "told"), [(True, "every job will fail"), (False, "jobs run what was deployed")]
+    ("is_deployed", "told"), [(True, "every job may fail"), (False, "jobs run what was deployed")]
 )
 def test_code_that_cannot_run_is_told_with_its_line(
     account: Account, capsys: pytest.CaptureFixture[str], told: str, *, is_deployed: bool

@@ -119,7 +119,7 @@ def test_failed_items_are_told_once_a_cause() -> None:
     ends = wait_for(["a"], store)
 
     see = "see why: spindown results lot --failed"
-    assert list(say_trouble("lot", ends, store, "")) == ["failed: a  1  1  boom", see]
+    assert list(say_trouble("lot", ends, store, "")) == ["failed: a  0  0  boom", see]
     store.is_silent = True
     assert list(say_trouble("lot", ends, store, "")) == [see]
 
