@@ -152,7 +152,7 @@ def test_unreadable_settings_do_not_count_as_no_deployment() -> None:
     finding = world.finding("deployment demo")
 
     assert (finding.found, finding.severity) == ("SSM is away", Severity.WARNING)
-    assert finding.remedy.startswith("AWS gave no answer")
+    assert "ssm:" not in finding.remedy
 
 
 KEY = f"arn:aws:kms:{REGION}:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
