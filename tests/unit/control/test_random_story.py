@@ -202,7 +202,8 @@ class Story(RuleBasedStateMachine):
         is_refused = any(one.outcome != RequestOutcome.LAUNCHED for one in decision.requests)
         launches = self.world.view().launches.values()
         is_unanswered = any(one.state is LaunchState.INTENDED for one in launches)
-        left_out = {ActionKind.LAUNCH.value} if is_refused or is_unanswered else set()
+        asked = {ActionKind.LAUNCH.value, ActionKind.REPLAY.value}
+        left_out = asked if is_refused or is_unanswered else set()
         first, second = (
             [(one.kind, one.subject, one.reason.code) for one in each if one.kind not in left_out]
             for each in (said, decision.actions)
