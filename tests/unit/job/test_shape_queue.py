@@ -41,7 +41,7 @@ def ports_of(world: ControlWorld) -> WorkPorts:
 def test_a_job_that_was_routed_is_cancelled(world: ControlWorld) -> None:
     (done,) = cancel(WORKLOAD, ["b-00001"], ports_of(world))
 
-    assert done.state is JobState.CANCELLED
+    assert done.state == JobState.CANCELLED
     left = sorted(json.loads(body)["job_id"] for body in world.queue_of(SMALL).bodies())
     assert left == ["b-00000", "b-00002"]
     assert len(world.queue.bodies()) == 1
