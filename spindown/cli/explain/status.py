@@ -89,7 +89,8 @@ def watch(
 ) -> None:
     """Show the same live, until Ctrl-C; as JSON, one line a look."""
     session = open_session(config, deployment=deployment, local=local)
-    with goes_on(f"the work goes on; end it with: spindown drain --all{session.options}"):
+    whom = workloads[0] if workloads and len(workloads) == 1 else "--all"
+    with goes_on(f"the work goes on; end it with: spindown drain {whom}{session.options}"):
         looks = _looks(session, workloads, every, Event())
         if as_json:
             for look in looks:
