@@ -187,7 +187,7 @@ def _misfit(
         return Declined(outcome=ClaimOutcome.PUT_BACK, job_id=job.job_id, reason="to be routed")
     worker_row.note_declined()
     code = settled.rejected.code
-    reason = fail_unclaimed(job, settled.rejected, slot_id.workload, ports)
+    reason, _ = fail_unclaimed(job, settled.rejected, slot_id.workload, ports)
     dead_letter_untouched(message, reason, ports, code=code, job_id=job.job_id or "")
     return Declined(
         outcome=ClaimOutcome.FORBIDDEN, job_id=job.job_id, reason=reason, code=code.value

@@ -166,12 +166,16 @@ def read_sized(message: Message) -> Sized | None:
         return None
 
 
-def fail_unclaimed(job: JobMessage, reason: Reason, workload: str, ports: WorkPorts) -> str:
+def fail_unclaimed(
+    job: JobMessage, reason: Reason, workload: str, ports: WorkPorts
+) -> tuple[str, bool]:
     """Say in its manifest that a job has failed, unless it is another's or somebody has it.
 
     Else its batch would wait for it, and nobody would see why. What nobody has claimed is no body's
-    yet: the message that waits under the same id may have another. Return the words of the reason,
-    which begin with what happened if the job has run out of memory.
+    yet: the message that waits under the same id may have another.
+
+    Returns the words of the reason, which begin with what happened if the job has run out of
+    memory, and whether the job has failed by this call.
     """
     job_id, words, now = job.job_id or "", say(reason), ports.clock.now()
     known = Manifest(job_id=job_id, epoch=0, owner="", state=JobState.RUNNING)
@@ -179,13 +183,13 @@ def fail_unclaimed(job: JobMessage, reason: Reason, workload: str, ports: WorkPo
         stored = load_manifest(job_id, ports.objects)
     except (AccessDenied, NewerSchema):
         # A damaged one is read from older versions, which ``intake`` may not.
-        return words
+        return words, False
     with suppress(PreconditionFailed):
         if stored is not None:
             known = replace(stored.manifest, epoch=stored.epoch_floor)
             is_over = known.state is not JobState.RUNNING
             if is_over or is_other_body(known, job) or is_held(known, workload, ports.table, now):
-                return words
+                return words, False
             if known.ran_out_gib:
                 words = say_outgrown(reason, known.ran_out_gib, is_of_gpu=known.ran_out_of_vram)
         failed = replace(
@@ -199,7 +203,8 @@ def fail_unclaimed(job: JobMessage, reason: Reason, workload: str, ports: WorkPo
             released=True,
         )
         save_manifest(failed, None if stored is None else stored.etag, ports)
-    return words
+        return words, True
+    return words, False
 
 
 def why_refused(
@@ -452,8 +457,9 @@ class MessageRouter:
 
     def _give_up(self, message: Message, job: JobMessage, reason: Reason) -> Routed:
         """Make a job that no machine may do a dead letter, and say so where its batch is read."""
-        words = fail_unclaimed(job, reason, self._settings.name, self._ports)
-        return replace(self._reject(message, job.job_id or "", reason, words), failed=1)
+        words, is_failed = fail_unclaimed(job, reason, self._settings.name, self._ports)
+        done = self._reject(message, job.job_id or "", reason, words)
+        return replace(done, failed=int(is_failed))
 
     def _reject(self, message: Message, job_id: str, reason: Reason, words: str = "") -> Routed:
         told = words or say(reason)

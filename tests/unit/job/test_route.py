@@ -220,7 +220,7 @@ def test_what_no_manifest_can_tell_ends_no_run() -> None:
     denied(world, "versions", "manifest")
 
     code = ReasonCode.NO_SUCH_SIZE.value
-    assert world.route() == Routed(routed=1, rejected={code: 8}, failed=8)
+    assert world.route() == Routed(routed=1, rejected={code: 8})
     assert letters(world) == {f"j{number}": code for number in range(8)}
 
 
