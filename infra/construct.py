@@ -16,7 +16,7 @@ from spindown.error import ConfigError
 from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.fault import FaultStack, workloads_to_verify
-from spindown.infra.image import ImageStack, baked_workloads, precedes_core
+from spindown.infra.image_stack import ImageStack, baked_workloads, precedes_core
 from spindown.infra.observability.stack import InsightStack
 from spindown.infra.outpost import OutpostStack
 

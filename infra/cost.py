@@ -17,6 +17,7 @@ from typing import Any
 from spindown import config
 from spindown.contract.run import LOG_BYTES_A_DAY
 from spindown.contract.settings import FREE_PARAMETER_BYTES_MAX
+from spindown.domain.bake_or_bootstrap import image_dollars
 from spindown.domain.control_cost import (
     JOB,
     JUDGEMENT,
@@ -26,7 +27,6 @@ from spindown.domain.control_cost import (
     InvocationUse,
     UsedUnits,
 )
-from spindown.domain.image import image_dollars
 from spindown.domain.list_price import AS_OF, PRICES, Usage
 from spindown.domain.offer import HOURS_PER_MONTH
 from spindown.error import BadInput, ContractError

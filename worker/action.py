@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from spindown.domain.reason import Reason
 from spindown.domain.worker_lifecycle import (
+    AbandonSlot,
     AskToEnd,
     BeginDraining,
     Drain,
@@ -13,7 +14,6 @@ from spindown.domain.worker_lifecycle import (
     EndUnheard,
     LastPoll,
     LastPolled,
-    LeaveBehind,
     MarkUnfit,
     PutLastBack,
     WorkerCommand,
@@ -54,7 +54,7 @@ class WorkerActions:
             case MarkUnfit(reason=reason):
                 with suppress(SpindownError):
                     self._worker_row.mark_unfit(Reason(reason))
-            case LeaveBehind(number=number):
+            case AbandonSlot(number=number):
                 self._log.warning("slot_left_behind", slot=number)
             case Drain(reason=reason, knows=knows):
                 if not knows:

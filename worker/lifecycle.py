@@ -13,10 +13,10 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_lifecycle import (
     CutPoll,
-    GiveBack,
     Habits,
     Lifecycle,
     Note,
+    ReleaseJob,
     SlotCommand,
     Standing,
     TellNotice,
@@ -87,7 +87,7 @@ class WorkerLifecycle:
                         notes.append(command)
                     case TellNotice() | TellRebalance():
                         answers.append(command)
-                    case CutPoll() | GiveBack():
+                    case CutPoll() | ReleaseJob():
                         # A poll under way cannot be ended; attempts look at the time themselves.
                         continue
                     case SlotCommand():

@@ -355,8 +355,8 @@ def use_parts(
 def use_baked(*, deployment: str, images: Sequence[str]) -> list[iam.PolicyStatement]:
     """Allow starting what was baked here, in each region, where not all of the account may be.
 
-    Image Builder tags what it makes (``infra.image``), and neither the functions nor who operates
-    may tag an image.
+    Image Builder tags what it makes (``infra.image_stack``), and neither the functions nor who
+    operates may tag an image.
     """
     ours = {"ec2:Owner": Aws.ACCOUNT_ID, f"aws:ResourceTag/{tag.DEPLOYMENT}": deployment}
     everywhere = f"arn:{Aws.PARTITION}:ec2:*::image/*"

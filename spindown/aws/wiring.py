@@ -27,7 +27,7 @@ from spindown.aws.ec2 import Ec2Compute
 from spindown.aws.eventbridge import EventBridgeBus
 from spindown.aws.fault import FisInjector
 from spindown.aws.function import LambdaRehearser, LambdaWaker, LambdaWebhook
-from spindown.aws.image import AwsImageBuilder
+from spindown.aws.image_builder import AwsImageBuilder
 from spindown.aws.imds import ImdsMetadata
 from spindown.aws.market import Ec2Market
 from spindown.aws.s3 import S3InputSource, S3ObjectStore

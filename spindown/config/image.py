@@ -37,7 +37,8 @@ class ImageConfig(TomlTable):
 
     #: ``bootstrap``: each instance installs the worker on the image of ``parameters``. ``auto``: so
     #: do the first ones, until they have cost as much as an image does; Image Builder then makes
-    #: one (``domain.image``). ``bake``: Image Builder does so at the deploy and once a week.
+    #: one (``domain.bake_or_bootstrap``). ``bake``: Image Builder does so at the deploy and once a
+    #: week.
     #: ``ami``: the image of ``parameters`` has the worker already (``worker/system/install.sh``).
     mode: Literal["auto", "bootstrap", "bake", "ami"] = "auto"
     #: architecture -> SSM parameter that holds the AMI id; one of yours needs the data type

@@ -68,7 +68,7 @@ ACCEPTED = "accepted#"
 #: A shape of machine that has a queue of its own, and what ticks have seen of that queue.
 SHAPE = "shape#"
 SHAPE_BACKLOG = "shape-backlog#"
-#: What was baked for an architecture (``domain.image.ImageHistory``).
+#: What was baked for an architecture (``domain.bake_or_bootstrap.ImageHistory``).
 IMAGE = "image#"
 NEWER_MESSAGE = "newer#"
 #: A batch that is not over (``BatchRow``), and the looks at all of them (``BatchesRow``).
@@ -487,7 +487,7 @@ class BreakerRow:
     """Useless launches in a row of one launch version, or an account error."""
 
     #: Instances that never checked in.
-    strikes: Tally = 0
+    silent: Tally = 0
     #: Instances that checked in and ended without a job, though work waited.
     unclaimed: Tally = 0
     #: Instances that ended since all their last jobs had failed, while no item was done.

@@ -1,7 +1,7 @@
 """Have images baked once they are earned, and note what became of them: once an hour.
 
-When one is earned is decided in ``domain.image``. That is for the mode `auto`: with `bake` the
-deploy and a weekly schedule bake (``infra.image``).
+When one is earned is decided in ``domain.bake_or_bootstrap``. That is for the mode `auto`: with
+`bake` the deploy and a weekly schedule bake (``infra.image_stack``).
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from spindown.contract import row as rows
 from spindown.contract.codec import replace_fields
 from spindown.contract.settings import BakeSettings, WorkloadSettings
 from spindown.control.plan.launch_image import installs_since
-from spindown.domain.image import ImageHistory, image_dollars, is_bake_due
+from spindown.domain.bake_or_bootstrap import ImageHistory, image_dollars, is_bake_due
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.error import SpindownError
 from spindown.ledger import Ledger, LedgerView
 from spindown.port import ControlPorts, ImageBuild, ImageBuilder
 
-#: A build takes an hour and a half at most by its own limits (``infra.image``), and the copies to
-#: other regions some more; one that has not ended by then counts as failed.
+#: A build takes an hour and a half at most by its own limits (``infra.image_stack``), and the
+#: copies to other regions some more; one that has not ended by then counts as failed.
 _BUILT_WITHIN = timedelta(hours=6)
 
 

@@ -439,7 +439,7 @@ class PutBack(SlotCommand):
     """Leave the message to others: nothing is taken any more."""
 
 
-class GiveBack(SlotCommand):
+class ReleaseJob(SlotCommand):
     """Commit what is done and release the job now; attempts may ask ``must_leave`` instead."""
 
 
@@ -486,7 +486,7 @@ class MarkUnfit:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveBehind:
+class AbandonSlot:
     """Wait no longer for a slot that hangs."""
 
     number: int
@@ -551,7 +551,7 @@ WorkerCommand = (
     | AskToEnd
     | BeginDraining
     | MarkUnfit
-    | LeaveBehind
+    | AbandonSlot
     | Drain
     | AwaitReclaim
     | PowerOff
@@ -695,8 +695,8 @@ class _Turn:
                 self._poll_or_end()
         elif phase is Phase.FINISHING:
             self._end_slots()
-            self._give_back_if_due()
-            self._leave_behind()
+            self._release_if_due()
+            self._abandon()
             self._drain_if_over()
         elif phase is Phase.RECLAIMED:
             self._power_off_if_due()
@@ -1009,21 +1009,21 @@ class _Turn:
                 self._set(number, doing=Doing.ENDING, rest=None)
                 self.commands.append(EndSlot(number))
 
-    def _give_back_if_due(self) -> None:
+    def _release_if_due(self) -> None:
         if self.state.is_giving_back or not self.state.must_leave(self.now):
             return
         self._change(is_giving_back=True)
         busy = (n for n, s in enumerate(self.state.slots) if s.doing is Doing.BUSY)
-        self.commands += [GiveBack(number) for number in busy]
+        self.commands += [ReleaseJob(number) for number in busy]
 
-    def _leave_behind(self) -> None:
+    def _abandon(self) -> None:
         by = self.state.leave_by
         if by is None or self.now < _hangs_after(self.state, by):
             return
         for number, slot in enumerate(self.state.slots):
             if slot.doing not in _OVER:
                 self._set(number, doing=Doing.LEFT)
-                self.commands.append(LeaveBehind(number))
+                self.commands.append(AbandonSlot(number))
 
     def _drain_if_over(self) -> None:
         state = self.state

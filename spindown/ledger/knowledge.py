@@ -9,9 +9,9 @@ from spindown.contract import row as rows
 from spindown.contract.codec import decode
 from spindown.contract.row import RateRow, control_partition, parse_processor_kind, pool_sort_key
 from spindown.contract.settings import WorkloadSettings
+from spindown.domain.bake_or_bootstrap import ImageHistory, find_image
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Worker
-from spindown.domain.image import ImageHistory, find_image
 from spindown.domain.learning import (
     JobSizes,
     Knowledge,

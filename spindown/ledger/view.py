@@ -26,9 +26,9 @@ from spindown.contract.row import (
     SpendRow,
 )
 from spindown.domain.alert import AlertState
+from spindown.domain.bake_or_bootstrap import ImageHistory
 from spindown.domain.cost_rise import AcceptedCost, CostRise
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Worker, WorkerState
-from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import Reason, ReasonCode

@@ -6,7 +6,7 @@ Nothing waits and nothing is random but through the clock and the random numbers
 from spindown.ec2sim import MemoryClock
 from spindown.memory.account import MemoryAccount
 from spindown.memory.compute import MemoryCompute
-from spindown.memory.image import MemoryImageBuilder
+from spindown.memory.image_builder import MemoryImageBuilder
 from spindown.memory.interception import Interceptor, PortCall, intercept
 from spindown.memory.log import MemoryLog
 from spindown.memory.market import MemoryAdvisor, MemoryMarket

@@ -41,7 +41,6 @@ from spindown.domain.worker_lifecycle import (
     Drained,
     EndAnswered,
     EndSlot,
-    GiveBack,
     Habits,
     LastPoll,
     LastPolled,
@@ -53,6 +52,7 @@ from spindown.domain.worker_lifecycle import (
     PowerOff,
     PutBack,
     PutLastBack,
+    ReleaseJob,
     RowSeen,
     SlotDone,
     SlotEnded,
@@ -334,7 +334,7 @@ class SimWorker:
                 put_back(self._last, _ZERO, self.site.ports.queue)
             case PutBack(slot=number):
                 self.slots[number].put_back()
-            case GiveBack(slot=number):
+            case ReleaseJob(slot=number):
                 self.slots[number].give_back()
             case EndSlot(slot=number):
                 self.tell(SlotEnded(now, number))

@@ -101,7 +101,7 @@ def a_full_world() -> ControlWorld:
         until=world.now + timedelta(hours=11),
     )
     world.put(rows.newer_message_sort_key(newer.message_id), **encode(newer))
-    world.put(rows.BREAKER, strikes=1, launch_version=LAUNCH_VERSION)
+    world.put(rows.BREAKER, silent=1, launch_version=LAUNCH_VERSION)
     world.put(rows.throughput_sort_key("T4", 1), count=10.0, hours=1.0, reports=3, lives=2)
     world.put(rows.pool_sort_key(a_pool("g6.xlarge")), count=1.0, hours=10.0)
     for sort in (rows.BOOT_RATE, rows.GAP_RATE, rows.JOB_RATE, rows.CHECKPOINT_RATE):

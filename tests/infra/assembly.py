@@ -26,7 +26,7 @@ from spindown.infra.control.bundle import Target
 from spindown.infra.core import CoreStack
 from spindown.infra.deployment import describe
 from spindown.infra.flag import FLAGS
-from spindown.infra.image import ImageStack
+from spindown.infra.image_stack import ImageStack
 
 ROOT = Path(__file__).parents[2]
 

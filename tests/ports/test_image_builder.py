@@ -16,7 +16,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from spindown.aws.image import AwsImageBuilder
+from spindown.aws.image_builder import AwsImageBuilder
 from spindown.contract.image import STAMP_TAG
 from spindown.error import NotFound
 from spindown.memory import MemoryImageBuilder

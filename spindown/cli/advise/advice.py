@@ -32,9 +32,9 @@ from spindown.domain.advice import (
     judge_long_items,
     judge_small_bill,
 )
+from spindown.domain.bake_or_bootstrap import compare_modes
 from spindown.domain.boot import BootProfile, usual_boot
 from spindown.domain.idle import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, cheapest_timeout
-from spindown.domain.image import compare_modes
 from spindown.domain.offer import (
     HOURS_PER_MONTH,
     CapacityType,

@@ -184,7 +184,7 @@ def _failed_alone(given: AlertInput) -> Iterator[Alert]:
 
 def _breaker(given: AlertInput) -> Iterator[Alert]:
     breaker = given.breaker
-    is_ours = breaker.strikes or breaker.unclaimed or breaker.failed
+    is_ours = breaker.silent or breaker.unclaimed or breaker.failed
     if is_ours and breaker.open_until is not None and breaker.open_until > given.now:
         where = f" in {given.open_in}" if given.open_in else ""
         why = _sentence(say(breaker.reason))
@@ -199,7 +199,7 @@ def _breaker(given: AlertInput) -> Iterator[Alert]:
 
 
 def _remedy_of_breaker(breaker: BreakerRow) -> str:
-    if breaker.failed > max(breaker.strikes, breaker.unclaimed):
+    if breaker.failed > max(breaker.silent, breaker.unclaimed):
         return "`spindown logs` of a job that failed, fix the code or take such jobs out"
     return (
         "the console output of that instance, fix the image or `requirements` (if it was still "

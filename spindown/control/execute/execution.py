@@ -14,8 +14,8 @@ from spindown.control.plan.launch_allowance import LaunchAllowance, calls_made, 
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.throttling import next_backoff
 from spindown.control.unresponsive_region import ACT_WITHIN, ask
+from spindown.domain.bake_or_bootstrap import ImageHistory
 from spindown.domain.fleet import Launch, Worker
-from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.reason import NO_REASON, Reason

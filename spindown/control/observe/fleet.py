@@ -8,8 +8,8 @@ from operator import attrgetter
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import NEXT_LOOKS, BacklogRow, BreakerRow, names_of
 from spindown.control.observe.observation import TickFacts
+from spindown.domain.bake_or_bootstrap import ImageHistory
 from spindown.domain.fleet import Backlog, Launch, Lease, RequeuedJob, Worker, WorkerState
-from spindown.domain.image import ImageHistory
 from spindown.domain.offer import Pool
 from spindown.domain.pool_cooldown import PoolCooldown
 

@@ -49,9 +49,9 @@ _TYPES_NAMED = 8
 _CLOSED = BreakerRow()
 
 #: What an instance of no use is counted as: a field of BreakerRow.
-Strike = Literal["strikes", "unclaimed", "failed"]
+Strike = Literal["silent", "unclaimed", "failed"]
 _STRIKES: Mapping[Strike, ReasonCode] = {
-    "strikes": ReasonCode.STRIKES_SILENT,
+    "silent": ReasonCode.STRIKES_SILENT,
     "unclaimed": ReasonCode.STRIKES_UNCLAIMED,
     "failed": ReasonCode.STRIKES_FAILED,
 }
@@ -81,7 +81,7 @@ def open_breakers(facts: TickFacts, breakers: Mapping[str, BreakerRow]) -> Mappi
 def is_on_test(facts: TickFacts, fleet: Fleet, region: str) -> bool:
     """Tell whether one launch is to test the version, since its last instances all failed."""
     breaker = breaker_of(facts, fleet, region)
-    return max(breaker.strikes, breaker.unclaimed, breaker.failed) >= STRIKES
+    return max(breaker.silent, breaker.unclaimed, breaker.failed) >= STRIKES
 
 
 def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> bool:
@@ -214,7 +214,7 @@ def count_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
 
 def forget_silence(draft: PlanDraft, worker: Worker) -> PlanDraft:
     """Forget who never checked in, since a worker has; that it is of use is yet to be seen."""
-    return _forget(draft, worker.region, "strikes")
+    return _forget(draft, worker.region, "silent")
 
 
 def _clear_useful_traits(draft: PlanDraft) -> PlanDraft:
@@ -263,8 +263,8 @@ def _count_miss(draft: PlanDraft, worker: Worker) -> PlanDraft:
 
 
 def _count_silent(draft: PlanDraft, worker: Worker) -> PlanDraft:
-    draft = _strike(draft, worker, "strikes")
-    silent = breaker_of(draft.facts, draft.fleet, worker.region).strikes
+    draft = _strike(draft, worker, "silent")
+    silent = breaker_of(draft.facts, draft.fleet, worker.region).silent
     return give_up_silent(draft, worker, silent)
 
 
@@ -325,7 +325,7 @@ def _opened(draft: PlanDraft, counted: BreakerRow, worker: Worker, what: Strike)
     proven_at, count = counted.proven_at, _counts(counted)[what]
     is_proven = proven_at is not None and draft.now - proven_at < PROVEN_FOR
     is_of_messages = is_proven or has_declined_all(worker) or has_failed_all(worker)
-    if not is_of_messages or counted.strikes >= STRIKES:
+    if not is_of_messages or counted.silent >= STRIKES:
         reason = _reason_to_stop(worker, what, count)
         return replace(counted, open_until=draft.now + STOPPED_FOR, reason=reason)
     # The next tick sees it open, so that whoever is to be told is.
@@ -386,7 +386,7 @@ def _set(
 
 def _counts(breaker: BreakerRow) -> dict[Strike, int]:
     return {
-        "strikes": breaker.strikes,
+        "silent": breaker.silent,
         "unclaimed": breaker.unclaimed,
         "failed": breaker.failed,
     }

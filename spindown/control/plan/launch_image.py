@@ -12,14 +12,14 @@ from spindown.contract.codec import replace_fields
 from spindown.contract.row import SpendRow
 from spindown.control.observe.observation import TickFacts, decode_request
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.domain.fleet import Launch, Worker
-from spindown.domain.image import (
+from spindown.domain.bake_or_bootstrap import (
     SILENT_AT_MOST,
     ImageHistory,
     Installs,
     compare_modes,
     find_image,
 )
+from spindown.domain.fleet import Launch, Worker
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.ledger.knowledge import install_seconds
 from spindown.port import LaunchRequest, Refusal, When, Write
@@ -51,12 +51,12 @@ def image_of(launch: Launch | None) -> str:
     return "" if request is None else request.image
 
 
-def give_up_silent(draft: PlanDraft, worker: Worker, strikes: int) -> PlanDraft:
+def give_up_silent(draft: PlanDraft, worker: Worker, silent: int) -> PlanDraft:
     """Give up the image of a worker that never checked in, if it is not the first in a row."""
-    if draft.facts.settings.bake is None or strikes < SILENT_AT_MOST:
+    if draft.facts.settings.bake is None or silent < SILENT_AT_MOST:
         return draft
     image = image_of(draft.fleet.launch_of(worker))
-    reason = Reason(ReasonCode.IMAGE_SILENT, {"image": image, "count": strikes})
+    reason = Reason(ReasonCode.IMAGE_SILENT, {"image": image, "count": silent})
     actions, images = [], dict(draft.fleet.images)
     for architecture, known, write in _give_up(draft.facts, images, image, reason):
         images[architecture] = known

@@ -22,9 +22,9 @@ from spindown.contract.row import (
     budget_sort_key,
     control_partition,
 )
+from spindown.domain.bake_or_bootstrap import snapshots_at_most
 from spindown.domain.boot import BootPhase, BootProfile, usual_boot
 from spindown.domain.budget import LaunchBudget, worker_lifetimes
-from spindown.domain.image import snapshots_at_most
 from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import (

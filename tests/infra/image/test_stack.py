@@ -16,7 +16,7 @@ from spindown.contract.image import (
     render_bake,
     render_user_data,
 )
-from spindown.infra.image import baked_workloads
+from spindown.infra.image_stack import baked_workloads
 from tests.infra.assembly import (
     Assembly,
     describe_image,

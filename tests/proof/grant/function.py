@@ -32,9 +32,9 @@ from spindown.contract.row import (
     worker_sort_key,
 )
 from spindown.domain.alert import AlertState
+from spindown.domain.bake_or_bootstrap import ImageHistory
 from spindown.domain.boot import BootPhase
 from spindown.domain.fleet import Lease, WorkerState
-from spindown.domain.image import ImageHistory
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.job.result import read_progress
 from spindown.local.environment import ACCOUNT

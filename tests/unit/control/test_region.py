@@ -139,7 +139,7 @@ def test_an_image_that_fails_in_one_region_stops_it_alone() -> None:
     world = a_world(max_workers=1, scale_up_timeout=MINUTE, pool_cooldown=timedelta(0))
     world.tick()
     world.put(
-        breaker_sort_key(AWAY), strikes=2, launch_version=world.view().breakers[AWAY].launch_version
+        breaker_sort_key(AWAY), silent=2, launch_version=world.view().breakers[AWAY].launch_version
     )
     world.send()
     for _ in range(12):

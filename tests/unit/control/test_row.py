@@ -23,7 +23,7 @@ def test_a_row_that_cannot_be_read_is_skipped_and_counted() -> None:
     world.put("machine#i-bad", **encode(a_worker("i-bad")))
     world.put("worker#i-bad", instance_id="i-bad", state="dancing")
     world.put("lease#i-bad#0", job_id="job-9", epoch="first")
-    world.put(rows.BREAKER, strikes="many")
+    world.put(rows.BREAKER, silent="many")
 
     decision = world.tick(minutes(1))
 

@@ -38,7 +38,7 @@ def test_a_breaker_with_a_broken_reason(reason: dict[str, Any]) -> None:
     world.tick()
     world.put(
         "breaker",
-        strikes=3,
+        silent=3,
         open_until=world.now + timedelta(hours=1),
         reason=reason,
         launch_version=LAUNCH_VERSION,
@@ -58,7 +58,7 @@ def test_a_topic_that_fails_as_no_topic_may(error: Exception) -> None:
     world = ControlWorld()
     world.tick()
     until = world.now + timedelta(hours=1)
-    world.put("breaker", strikes=3, open_until=until, launch_version=LAUNCH_VERSION)
+    world.put("breaker", silent=3, open_until=until, launch_version=LAUNCH_VERSION)
     world.send()
     world.interfere = failing(error, "publish")
 

@@ -15,6 +15,7 @@ from spindown.domain.reason import ReasonCode
 from spindown.domain.worker_lifecycle import (
     HANG_GRACE,
     STOP_GRACE_AT_MOST,
+    AbandonSlot,
     AskToEnd,
     AwaitReclaim,
     BeginDraining,
@@ -28,11 +29,9 @@ from spindown.domain.worker_lifecycle import (
     EndSlot,
     EndUnheard,
     Exit,
-    GiveBack,
     Habits,
     LastPoll,
     LastPolled,
-    LeaveBehind,
     Lifecycle,
     MarkUnfit,
     Noticed,
@@ -44,6 +43,7 @@ from spindown.domain.worker_lifecycle import (
     PutBack,
     PutLastBack,
     RebalanceAdvised,
+    ReleaseJob,
     RowSeen,
     SlotDone,
     SlotEnded,
@@ -318,9 +318,9 @@ def test_what_ends_a_worker_and_by_when_it_gives_back(name: str) -> None:
         return
     assert one.state.leave_by == one.now + leaves_in
     one.wait(leaves_in)
-    assert [c for c in one.commands if isinstance(c, GiveBack)] == [GiveBack(0), GiveBack(1)]
+    assert [c for c in one.commands if isinstance(c, ReleaseJob)] == [ReleaseJob(0), ReleaseJob(1)]
     assert one.wait(29 * SECOND) == []
-    assert one.wait(SECOND) == [LeaveBehind(0), LeaveBehind(1), Drain(reason, knows=False)]
+    assert one.wait(SECOND) == [AbandonSlot(0), AbandonSlot(1), Drain(reason, knows=False)]
 
 
 @pytest.mark.parametrize(
@@ -337,10 +337,10 @@ def test_a_slot_that_hangs_is_left_behind_after(stop_grace: timedelta, most: tim
     one = a_busy_worker(1, replace(HABITS, hang_grace=hang_grace(stop_grace)))
     one.tell(Stop)
     one.wait(HABITS.stop_grace)
-    assert one.commands[-1] == GiveBack(0)
+    assert one.commands[-1] == ReleaseJob(0)
 
     assert one.wait(most - timedelta(milliseconds=1)) == []
-    assert LeaveBehind(0) in one.wait(timedelta(milliseconds=1))
+    assert AbandonSlot(0) in one.wait(timedelta(milliseconds=1))
 
 
 def test_a_policy_may_hasten_the_end_by_the_budget() -> None:
@@ -348,7 +348,7 @@ def test_a_policy_may_hasten_the_end_by_the_budget() -> None:
     _see_spent(one)
     assert one.state.leave_by is None
     _following(one, WhenSpent.STOP)
-    assert GiveBack(0) in _see_spent(one)
+    assert ReleaseJob(0) in _see_spent(one)
 
 
 def test_who_goes_on_until_idle_goes_on() -> None:
@@ -380,7 +380,7 @@ def test_the_first_reason_stays_and_time_only_shortens() -> None:
     one = a_busy_worker()
     _see_spent(one)
     one.tell(Noticed, one.now + 2 * MINUTE)
-    assert one.tell(WasCondemned) == [GiveBack(0)]
+    assert one.tell(WasCondemned) == [ReleaseJob(0)]
     one.tell(Stop)
     assert (one.state.reason, one.state.leave_by) == (ReasonCode.BUDGET_SPENT, one.now)
     assert len([c for c in one.commands if isinstance(c, TellNotice)]) == 1
@@ -553,15 +553,15 @@ class Rude:
                     polls = [c for c in self.open if isinstance(c, Poll | LastPoll)]
                     assert polls == [], "one poll at a time"
                     self.open.append(command)
-                case GiveBack():
+                case ReleaseJob():
                     assert self.state.leave_by is not None
                     self.gave_back_at = self.gave_back_at or self.now
                 case EndSlot() | AskToEnd() | Drain():
                     self.open.append(command)
                 case PowerOff() | Exit():
-                    assert not self.busy or LeaveBehind in map(type, self.ends)
+                    assert not self.busy or AbandonSlot in map(type, self.ends)
                     self.ends.append(command)
-                case LeaveBehind():
+                case AbandonSlot():
                     self.ends.append(command)
 
     def answer(self, command: Command) -> None:

@@ -25,7 +25,7 @@ from tests.builders import NOW, account_refused, minutes
 from tests.control import LAUNCH_VERSION, ControlWorld, with_policy
 from tests.unit.operate.examined import TEMPLATE, Examined, a_config
 
-OPEN = BreakerRow(strikes=3, reason=account_refused(), open_until=NOW + minutes(40))
+OPEN = BreakerRow(silent=3, reason=account_refused(), open_until=NOW + minutes(40))
 
 
 def put_breaker(world: Examined, row: BreakerRow, region: str = "") -> None:
@@ -72,7 +72,7 @@ def test_another_region_s_breaker_is_named_with_its_own_key() -> None:
     "row",
     [
         pytest.param(replace(OPEN, open_until=NOW), id="its wait is over"),
-        pytest.param(BreakerRow(strikes=2), id="two of three"),
+        pytest.param(BreakerRow(silent=2), id="two of three"),
         pytest.param(None, id="none was ever counted"),
     ],
 )
@@ -98,7 +98,7 @@ def test_the_command_that_it_prints_lets_one_launch_try_at_once() -> None:
     open_until = world.now + timedelta(hours=1)
     world.put(
         rows.BREAKER,
-        strikes=3,
+        silent=3,
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=open_until,

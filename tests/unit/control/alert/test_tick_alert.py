@@ -493,7 +493,7 @@ def stop_away(world: ControlWorld, **counts: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [
-        ("strikes", "console output"),
+        ("silent", "console output"),
         ("unclaimed", "console output"),
         ("failed", "`spindown logs`"),
     ],
@@ -511,7 +511,7 @@ def test_an_open_breaker_says_where_to_look_for_its_cause(kind: str, remedy: str
 
 def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),))
-    stop_away(world, strikes=3)
+    stop_away(world, silent=3)
 
     decision = after_a_job(world).tick(MINUTE)
 
@@ -524,7 +524,7 @@ def test_a_breaker_of_one_region_is_told_as_that_regions_alone() -> None:
 
 def test_one_region_s_breaker_does_not_explain_the_others() -> None:
     world = ControlWorld(away=(("g4dn.xlarge", 0.10),), policy=Policy(max_price_per_hour=0.01))
-    stop_away(world, strikes=3)
+    stop_away(world, silent=3)
 
     after_a_job(world, 20)
 

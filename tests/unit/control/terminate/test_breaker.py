@@ -46,7 +46,7 @@ def test_an_instance_long_without_a_row_is_no_strike() -> None:
     assert [a.outcome for a in adopted.requests] == ["adopted"]
     assert adopted.condemned == ()
     assert len(condemned.condemned) == 1
-    assert world.view().breaker.strikes == 0
+    assert world.view().breaker.silent == 0
 
 
 def test_an_instance_without_a_row_while_ec2_fails_is_no_strike() -> None:
@@ -61,7 +61,7 @@ def test_an_instance_without_a_row_while_ec2_fails_is_no_strike() -> None:
     decisions = world.run(2)
 
     assert sum(len(decision.condemned) for decision in decisions) == 1
-    assert world.view().breaker.strikes == 0
+    assert world.view().breaker.silent == 0
 
 
 def test_each_missed_check_in_of_a_tick_is_counted() -> None:
@@ -75,7 +75,7 @@ def test_each_missed_check_in_of_a_tick_is_counted() -> None:
     world.tick(minutes(1))
 
     assert world.metrics.values("CheckInsMissed")[-1] == 2
-    assert world.view().breaker.strikes == 2
+    assert world.view().breaker.silent == 2
     assert world.view().pool_cooldowns.keys() == pools
 
 
@@ -110,7 +110,7 @@ def test_one_launch_tries_the_image_of_an_open_breaker() -> None:
     world = with_policy(max_workers=20)
     world.put(
         rows.BREAKER,
-        strikes=3,
+        silent=3,
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=world.now,
@@ -129,7 +129,7 @@ def test_an_open_breaker_lets_one_launch_through_after_an_hour() -> None:
     world = ControlWorld()
     world.put(
         rows.BREAKER,
-        strikes=3,
+        silent=3,
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=world.now + minutes(60),
@@ -320,11 +320,11 @@ def test_what_ended_an_instance_early_says_whose_fault_it_was(
 
     world.tick(minutes(1))
 
-    assert world.view().breaker.strikes == strikes
+    assert world.view().breaker.silent == strikes
     assert (worker.pool in world.view().pool_cooldowns) == dry
     # Counted once, though the row stays for a while.
     world.tick(minutes(1))
-    assert world.view().breaker.strikes == strikes
+    assert world.view().breaker.silent == strikes
 
 
 def test_a_row_that_is_gone_is_not_made_anew_to_count() -> None:
@@ -357,7 +357,7 @@ def test_boots_while_the_ledger_was_away_are_no_strikes(ends: str) -> None:
     gone = {w.instance_id for w in booting}
     live = {w.instance_id for w in world.workers() if w.is_live}
     assert not live & gone
-    assert world.view().breaker.strikes == 0
+    assert world.view().breaker.silent == 0
     assert any(d.outcome is Outcome.LAUNCHED for d in decisions)
 
 

@@ -19,13 +19,13 @@ from tests.control import AWAY, LAUNCH_VERSION, REGION, ControlWorld, with_polic
 def test_a_check_in_makes_the_strikes_start_anew() -> None:
     world = ControlWorld()
     world.put(
-        rows.BREAKER, strikes=2, launch_version=LAUNCH_VERSION, reason=NO_REASON, open_until=None
+        rows.BREAKER, silent=2, launch_version=LAUNCH_VERSION, reason=NO_REASON, open_until=None
     )
 
     world.launched()
     world.tick(minutes(1))
 
-    assert world.view().breaker.strikes == 0
+    assert world.view().breaker.silent == 0
     assert world.view().rates[rows.BOOT_RATE].samples == (120.0,)
 
 
@@ -36,7 +36,7 @@ def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
     until = world.now + minutes(60)
     world.put(
         rows.BREAKER,
-        strikes=3,
+        silent=3,
         unclaimed=1,
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
@@ -47,7 +47,7 @@ def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
     world.tick(minutes(1))
 
     breaker = world.view().breaker
-    assert (breaker.strikes, breaker.unclaimed, breaker.open_until) == (3, 0, until)
+    assert (breaker.silent, breaker.unclaimed, breaker.open_until) == (3, 0, until)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_claimed_job_does_not_lift_a_stop_by_missed_check_ins() -> None:
 def test_a_done_item_lifts_a_stop_by_failing_jobs_alone(unclaimed: int, closes: bool) -> None:
     world = ControlWorld()
     until = world.now + minutes(60)
-    counts = {"strikes": 2, "unclaimed": unclaimed, "failed": 3}
+    counts = {"silent": 2, "unclaimed": unclaimed, "failed": 3}
     about: dict[str, str | int | float] = {"count": 3, "instance_id": "i-3", "fault_code": ""}
     reason = Reason(ReasonCode.STRIKES_FAILED, about)
     world.put(
@@ -130,7 +130,7 @@ def test_a_tick_without_done_items_does_not_rewrite_a_stop() -> None:
 
 def test_an_account_error_forgets_no_useless_instance() -> None:
     world = with_policy(max_workers=9)
-    counts = {"strikes": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
+    counts = {"silent": 1, "unclaimed": 2, "failed": 3, "items_done": 0}
     world.put(
         rows.BREAKER,
         **counts,
@@ -146,7 +146,7 @@ def test_an_account_error_forgets_no_useless_instance() -> None:
 
     assert breaker.open_until is not None
     assert breaker.reason.about["refusal"] == "UnauthorizedOperation"
-    assert (breaker.strikes, breaker.unclaimed, breaker.failed) == (1, 2, 3)
+    assert (breaker.silent, breaker.unclaimed, breaker.failed) == (1, 2, 3)
     # Once the account is fixed, one instance tests the launch version, as before.
     tried = world.tick(minutes(16))
     assert [len(a.instances) for a in tried.requests] == [1]
@@ -186,7 +186,7 @@ def test_a_strike_does_not_lift_a_stop_by_an_account_error() -> None:
     world.tick(minutes(1))
 
     breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (1, account_refused(), until)
+    assert (breaker.silent, breaker.reason, breaker.open_until) == (1, account_refused(), until)
 
 
 def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
@@ -195,7 +195,7 @@ def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     until = world.now + minutes(15)
     world.put(
         rows.BREAKER,
-        strikes=2,
+        silent=2,
         launch_version=LAUNCH_VERSION,
         reason=account_refused(),
         open_until=until,
@@ -204,7 +204,7 @@ def test_a_check_in_does_not_lift_a_stop_by_an_account_error() -> None:
     world.tick(minutes(1))
 
     breaker = world.view().breaker
-    assert (breaker.strikes, breaker.reason, breaker.open_until) == (0, account_refused(), until)
+    assert (breaker.silent, breaker.reason, breaker.open_until) == (0, account_refused(), until)
 
 
 def test_the_breaker_of_another_version_is_forgotten() -> None:
@@ -213,7 +213,7 @@ def test_the_breaker_of_another_version_is_forgotten() -> None:
     for sort in (rows.BREAKER, rows.breaker_sort_key(AWAY)):
         world.put(
             sort,
-            strikes=3,
+            silent=3,
             launch_version="of yesterday",
             reason=account_refused(),
             open_until=until,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spindown.domain.image import (
+from spindown.domain.bake_or_bootstrap import (
     RENEWED_AFTER,
     USED_FOR,
     ImageHistory,

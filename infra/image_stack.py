@@ -30,7 +30,7 @@ from spindown.contract.image import (
 )
 from spindown.contract.name import resource_name
 from spindown.contract.settings import builder_parameter
-from spindown.infra.iam import image as grants
+from spindown.infra.iam import bake as grants
 from spindown.infra.iam.statement import make_profile, make_role
 from spindown.infra.shared.archive import CodeArchive, KitArchive
 from spindown.infra.shared.network import Network
@@ -249,7 +249,8 @@ class BakedImage(Construct):
                 type="AGE",
                 value=_EXPIRE_AFTER_WEEKS,
                 unit="WEEKS",
-                # Nothing starts from an older one where the functions choose (``domain.image``).
+                # Nothing starts from an older one where the functions choose
+                # (``domain.bake_or_bootstrap``).
                 retain_at_least=None if self._is_auto else _KEPT_IMAGES,
             ),
             exclusion_rules=policy.ExclusionRulesProperty(

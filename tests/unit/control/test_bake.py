@@ -19,8 +19,8 @@ from spindown.contract.row import (
 from spindown.control.bake import keep_images
 from spindown.control.observe.observation import TickFacts, read_rows
 from spindown.control.rehearse import rehearse
+from spindown.domain.bake_or_bootstrap import USED_FOR, ImageHistory
 from spindown.domain.boot import BootPhase
-from spindown.domain.image import USED_FOR, ImageHistory
 from spindown.domain.learning import boot_p50
 from spindown.domain.offer import CapacityType
 from spindown.domain.reason import ReasonCode

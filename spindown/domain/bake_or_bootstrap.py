@@ -22,7 +22,7 @@ from spindown.domain.value_range import Tally
 #: gives a week; a month is what PCI DSS 4.0.1, requirement 6.3.3, gives for critical ones.
 RENEWED_AFTER = timedelta(days=23)
 USED_FOR = timedelta(days=30)
-#: Then it is deleted, once a day (``infra.image``).
+#: Then it is deleted, once a day (``infra.image_stack``).
 _STORED_FOR = timedelta(days=37)
 _MONTH = timedelta(days=365) / 12
 
