@@ -37,6 +37,8 @@ _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
 _DRAINED = (
     ": `spindown drain {workload} --undo` takes a drain back; where 0 is deployed, set another"
 )
+#: A shorter wait is told in seconds, a longer one in minutes.
+_SAID_IN_SECONDS = 120.0
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
 _FAULT_AT_MOST = 300
 _LINE_AT_MOST = 4000
@@ -156,6 +158,16 @@ def say_items(done: int, failed: int, of: int | None) -> str:
 def say_waiting(jobs: int) -> str:
     """Return how many jobs wait: ``1 job waits``, ``40 jobs wait``."""
     return f"{say_count(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
+
+
+def say_next_try(at: datetime | None, now: datetime) -> str:
+    """Return when a job that waits is tried again; ``at``: before when nobody can receive it."""
+    soon = "next try: by the next free slot"
+    if at is None or at <= now:
+        return soon
+    seconds = (at - now).total_seconds()
+    left = f"{seconds:.0f} s" if seconds < _SAID_IN_SECONDS else f"{seconds / 60:.0f} min"
+    return f"{soon} from {at:%H:%M:%S} UTC on, in {left}"
 
 
 def say_days(days: int) -> str:

@@ -20,7 +20,7 @@ from spindown.cli.render.saving import AT_WORK, say_item_cost, say_saving, say_s
 from spindown.cli.render.screen import format_seconds, open_console
 from spindown.cli.render.table import make_table
 from spindown.cli.session import Session, open_session
-from spindown.cli.wait import end_to_json
+from spindown.cli.wait import end_to_json, say_failures
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import JobProgress, progress_of
@@ -121,7 +121,7 @@ def _list_source_jobs(
     for name, store in stores.items():
         with told_if_slow(local=local):
             found = [
-                (one.changed_at, progress_of(manifest))
+                (one.changed_at, session.with_next_try(name, progress_of(manifest)))
                 for one, manifest in read_source_jobs(list_source_jobs(store), store)
             ]
         if as_json:
@@ -149,7 +149,7 @@ def _source_table(found: Sequence[tuple[datetime, JobProgress]], now: datetime) 
         cells = [
             job.job_id,
             job.source or "-",
-            job.failures_told or job.word,
+            say_failures(job, now) or job.word,
             f"{format_seconds(now - changed_at)} ago",
             say_of(job.items_over, job.items),
             say_dollars(job.cost_usd),

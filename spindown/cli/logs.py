@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain, islice
 from threading import Event
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import Tell, clear_note, noted_if_slow, print_aside
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends
+from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends, say_failures
 from spindown.contract.codec import encode
 from spindown.contract.log import (
     ATTEMPT_FAILED,
@@ -42,7 +43,8 @@ from spindown.operate.log import (
     live_of_jobs,
     read_kept,
 )
-from spindown.reason_text import say_outcome
+from spindown.operate.status import next_tries
+from spindown.reason_text import say_next_try, say_outcome
 
 #: From one look to the next, what it takes included, seconds.
 LOOK_SECONDS = 1.0
@@ -50,6 +52,8 @@ LOOK_SECONDS = 1.0
 _GATHERED_AT_ONCE = 1000
 #: Looks at the log to one at what is waited for.
 _LOOKS_A_NOTE = 3
+#: Jobs of which is said when they are tried again.
+_FAILING_SHOWN = 5
 #: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
@@ -117,14 +121,18 @@ def show_jobs(
         live = live or begin_live(source, jobs, store, kept, now)
         if not follow:
             screen.show(live)
-            found = {job_id: read_progress(job_id, store) for job_id in jobs}
+            read = (read_progress(job_id, store) for job_id in jobs)
+            found = {job.job_id: session.with_next_try(workload, job) for job in read}
             screen.say_ends(found)
+            screen.say_failing(found, now)
             return found
         ends = JobEnds(jobs, store)
 
         def say_now() -> str:
             running = {name for job in jobs if job not in ends.ended for name in followed_ids(job)}
-            return say_awaited(session.ledger(workload).read(), running) if running else ""
+            if not running:
+                return ""
+            return say_awaited(session.ledger(workload).read(), running, session.aws.clock.now())
 
         follower = LogFollower(live, ends.look, session.aws.clock)
         _show_until_over(follower, screen, note, say_now, meanwhile)
@@ -132,7 +140,7 @@ def show_jobs(
     return ends.ended
 
 
-def say_awaited(view: LedgerView, jobs: Collection[str]) -> str:
+def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
     """Return in a clause what is waited for until jobs print something."""
     for lease in view.leases:
         if _is_of(lease.job_id, jobs):
@@ -141,7 +149,7 @@ def say_awaited(view: LedgerView, jobs: Collection[str]) -> str:
         last = max(booting, key=lambda worker: worker.launched_at)
         return f"{last.instance_id} boots ({last.pool})"
     if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
-        return f"{tried} waits to be tried again"
+        return f"{tried}: {say_next_try(next_tries(view, now).get(tried), now)}"
     # What was decided last may be older than the jobs.
     if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
         return "waiting for a worker"
@@ -287,6 +295,12 @@ class Screen:
         """Say how jobs ended, or how far they are, in one sentence for all."""
         if not self._as_json:
             print_aside(say_ends(ends))
+
+    def say_failing(self, ends: Mapping[str, JobProgress], now: datetime) -> None:
+        """Say of the first jobs that have failed so far when they are tried again."""
+        failing = (end for end in ends.values() if end.failures_told)
+        for end in () if self._as_json else islice(failing, _FAILING_SHOWN):
+            print_aside(f"{end.job_id}: {say_failures(end, now)}")
 
     def _show_line(self, line: LogLine) -> None:
         self._head(line.job_id, line.attempt, line.instance_id)

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import clear_note, print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import end_to_json, going_on, say_see_why, wait_for
+from spindown.cli.wait import end_to_json, going_on, say_failures, say_see_why, wait_for
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
@@ -116,6 +117,8 @@ class _Committed:
         self._jobs = jobs
         self._failed_only = failed_only
         self._is_held = partial(_is_held, session, workload)
+        self._clock = session.aws.clock
+        self._with_next_try = partial(session.with_next_try, workload)
         self.store: ObjectStore = session.work_store(workload)
         self.are_over = True
         self._items_failed = 0
@@ -178,7 +181,8 @@ class _Committed:
         """Print a line for each job."""
         for job_id in self._jobs:
             try:
-                _print_progress(self._read(job_id), as_json=as_json)
+                progress = self._with_next_try(self._read(job_id))
+                _print_progress(progress, self._clock.now(), as_json=as_json)
             except ContractError as exc:
                 self.note_damage(job_id, exc)
 
@@ -278,14 +282,14 @@ def to_json(record: Mapping[str, Any]) -> str:
     return text
 
 
-def _print_progress(progress: JobProgress, *, as_json: bool) -> None:
+def _print_progress(progress: JobProgress, now: datetime, *, as_json: bool) -> None:
     if as_json:
         print_line(json.dumps(end_to_json(progress)))
         return
     items = say_items(progress.items_done, progress.items_failed, progress.items)
     # A cancelled job's reason is its state.
     why = "" if progress.reason == progress.state else progress.reason
-    why = progress.failures_told or why
+    why = say_failures(progress, now) or why
     print_line(
         f"{progress.job_id}  {progress.word}  {items}  "
         f"${say_dollars(progress.cost_usd)} at work  {why}".rstrip()

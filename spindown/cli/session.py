@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from random import Random, SystemRandom
@@ -23,13 +24,14 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
 from spindown.domain.job_type import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
+from spindown.job.epoch import read_requeued
 from spindown.job.lost_message import count_lost
-from spindown.job.result import find_jobs
+from spindown.job.result import JobProgress, find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
 from spindown.job.source_job import is_address
 from spindown.ledger import Ledger
 from spindown.operate.batch import Outlook, read_outlook
-from spindown.operate.status import Status, read_status
+from spindown.operate.status import Status, read_status, with_next_try
 from spindown.port import (
     ControlPorts,
     JobQueue,
@@ -204,6 +206,18 @@ class Session:
             reads_at_most=reads_at_most,
             batch=batch,
         )
+
+    def with_next_try(self, workload: str, job: JobProgress) -> JobProgress:
+        """Return a job with its next try; who may not read the ledger is told of none."""
+
+        def find(job_id: str) -> datetime | None:
+            with suppress(SpindownError):
+                row = read_requeued(workload, job_id, self.table)
+                if row and row.next_try_at and row.next_try_at > self.aws.clock.now():
+                    return row.next_try_at
+            return None
+
+        return with_next_try(job, find)
 
     def nudge(self, workload: str) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""

@@ -4,6 +4,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from itertools import islice
 from threading import Event
 from typing import Any
@@ -22,7 +23,7 @@ from spindown.job.result import JobProgress
 from spindown.operate.batch import cancelled_why, first_failed
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
-from spindown.reason_text import say_count, say_dollars, say_items
+from spindown.reason_text import say_count, say_dollars, say_items, say_next_try
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130
@@ -161,6 +162,13 @@ def has_failed(ends: Mapping[str, JobProgress]) -> bool:
     return not is_well({job_id: end for job_id, end in ends.items() if end.is_over}) or any(
         end.items_failed for end in ends.values()
     )
+
+
+def say_failures(job: JobProgress, now: datetime) -> str:
+    """Return how often a job has failed so far, and when it is tried again; "": never."""
+    if job.is_held or not (said := job.failures_told):
+        return job.failures_told
+    return f"{said}; {say_next_try(job.next_try_at, now)}"
 
 
 def end_to_json(job: JobProgress) -> dict[str, Any]:

@@ -352,7 +352,7 @@ class _Claim(Epochs):
         """Tell whether a job that we hold now is not to be moved to a less stable machine."""
         if wasted_work.attempts or not wasted_work.saves:
             return wasted_work.attempts > 0
-        row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
+        row = read_requeued(self.slot_id.workload, self.job_id, self.ports.table)
         return row is not None and row.wasted_work is not None
 
     def _undo(self, stored: StoredManifest) -> None:
@@ -400,7 +400,7 @@ class _Claim(Epochs):
         """Leave a job to a stable machine, and let the ledger know that it wants one."""
         sort, now = requeued_sort_key(self.job_id), self.ports.clock.now()
         key = Key(partition=worker_partition(self.slot_id.workload), sort=sort)
-        row = read_requeued(self.slot_id.workload, self.job_id, self.ports)
+        row = read_requeued(self.slot_id.workload, self.job_id, self.ports.table)
         if row is None or row.wasted_work is None:
             known = RequeuedJob(
                 job_id=self.job_id,

@@ -35,7 +35,7 @@ from spindown.job.lease_row import lease_key, read_lease
 from spindown.job.manifest_store import StoredManifest, first_sent
 from spindown.job.release import count_wasted_work
 from spindown.job.route import read_sized
-from spindown.port import Key, Message, WorkPorts
+from spindown.port import Key, Message, Table, WorkPorts
 from spindown.reason_text import say
 
 
@@ -94,7 +94,7 @@ class Epochs:
             return replace(wasted_work, has_waited_in_vain=False)
         if self.goes_on(manifest) is not GoesOn.STABLE:
             return wasted_work
-        job = read_requeued(self.slot_id.workload, manifest.job_id, self.ports)
+        job = read_requeued(self.slot_id.workload, manifest.job_id, self.ports.table)
         if job is None or job.wasted_work is None or job.waits_for_stable(self.ports.clock.now()):
             return wasted_work
         return replace(wasted_work, has_waited_in_vain=True)
@@ -198,10 +198,10 @@ def _readable(row: Row | None) -> Worker | None:
         return None
 
 
-def read_requeued(workload: str, job_id: str, ports: WorkPorts) -> RequeuedJob | None:
+def read_requeued(workload: str, job_id: str, table: Table) -> RequeuedJob | None:
     """Return what the ledger remembers of a requeued job; None: nothing that can be read."""
     key = Key(partition=worker_partition(workload), sort=requeued_sort_key(job_id))
-    row = ports.table.get(key)
+    row = table.get(key)
     try:
         return None if row is None else decode(RequeuedJob, row)
     except ContractError:

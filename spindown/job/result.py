@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -60,6 +61,9 @@ class JobProgress:
     #: Failures and losses that count, and what was said of the last.
     failures: int = 0
     last_failure: str = ""
+    #: Before then nobody can receive it; None: it does not wait so, or that is not known. Of a
+    #: split one it is told of its children alone.
+    next_try_at: datetime | None = None
     #: Jobs that are not over (of a split one its children), and the items that are left of the
     #: largest; None: nobody has claimed it.
     jobs_left: int = 1

@@ -32,6 +32,7 @@ from spindown.job.route import sizes_in_force
 from spindown.ledger import LedgerView
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.decision import read_decision
+from spindown.operate.status import next_tries, with_next_try
 from spindown.port import ControlPorts, ObjectStore
 from spindown.reason_text import say_last_outcome, say_shape_outcome
 
@@ -291,11 +292,6 @@ def read_detail(
     status, progresses = _read_status(workload, batch, at, store, outlook)
     whole = name if at is not None else _batch_of(name, store)
     again = again_of(whole)
-    tries = {
-        one.job_id: one.next_try_at
-        for one in outlook.view.requeued_jobs.values()
-        if one.next_try_at is not None and one.next_try_at > outlook.at
-    }
     is_again = bool(whole) and _is_there(again, store)
     return BatchDetail(
         batch=status,
@@ -303,9 +299,7 @@ def read_detail(
         given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
         failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
         next_tries={
-            one.job_id: tries[one.job_id]
-            for one in progresses
-            if one.state is JobState.RUNNING and not one.is_held and one.job_id in tries
+            one.job_id: one.next_try_at for one in progresses if one.next_try_at is not None
         },
         cancelled_why=cancelled_why(progresses),
         whole=whole,
@@ -371,7 +365,9 @@ def _read_status(
     try:
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             is_held = partial(_is_held, view=outlook.view)
-            jobs = list(pool.map(lambda job_id: read_progress(job_id, store, is_held), batch.jobs))
+            read = pool.map(lambda job_id: read_progress(job_id, store, is_held), batch.jobs)
+            tries = next_tries(outlook.view, outlook.at)
+            jobs = [with_next_try(job, tries.get) for job in read]
     except ContractError as exc:
         return _uncounted(one, len(batch.jobs), batch.items, str(exc)), ()
     is_known = all(job.items is not None for job in jobs)
@@ -384,7 +380,9 @@ def _read_status(
     is_sent = at is not None and bool(left)
     expected = expect_shape(batch.type, batch.requirements, outlook) if is_sent else ""
     shapes = shapes_of(left, outlook.view, expected)
-    is_waiting = state is BatchState.WAITING and not is_held_back
+    # While nobody can receive any of its jobs, no decision tells why none is at work.
+    is_put_back = all(job.next_try_at for job in jobs if not job.is_over)
+    is_waiting = state is BatchState.WAITING and not is_held_back and not is_put_back
     status = BatchStatus(
         waits_for=batch.after if is_held_back else "",
         decision=_say_decision(shapes, outlook) if is_waiting else "",

@@ -1,22 +1,24 @@
 """What is happening now, gathered for a person: queue, workers, jobs, dollars. Writes nothing."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from spindown.config import format_duration
+from spindown.contract.job.manifest import JobState
 from spindown.contract.row import QuotaRow, SpendRow, budget_sort_key
 from spindown.control.alert.cost_rise import COST
 from spindown.domain.alert import FORGOTTEN_AFTER
 from spindown.domain.fleet import Backlog, Lease, Worker, WorkerState, all_of
 from spindown.domain.offer import QUOTA_CODES
 from spindown.domain.past_cost import CostWindow, Saving, accrue_at_least
+from spindown.job.result import JobProgress
 from spindown.job.shape_queue import backlogs
 from spindown.ledger import AccountView, Ledger, LedgerView
 from spindown.operate.spent import spent_of
 from spindown.port import JobQueue
-from spindown.reason_text import say, say_count, say_error, say_last_outcome
+from spindown.reason_text import say, say_count, say_error, say_last_outcome, say_next_try
 
 #: After so long without a tick, of which one comes each minute, what was decided tells little.
 _SILENT_AFTER = timedelta(minutes=2)
@@ -92,6 +94,8 @@ class Status:
     held_until: datetime | None
     #: What a person must fix before anything launches or changes.
     troubles: tuple[str, ...]
+    #: Job that was put back for later -> before when nobody can receive it.
+    next_tries: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def read_status(
@@ -152,6 +156,7 @@ def read_status(
         notes=tuple(say(note) for note in decision.notes) if decision else (),
         held_until=decision.held_until if decision else None,
         troubles=tuple(_troubles(view, account, now, refusal)),
+        next_tries=next_tries(view, now),
     )
 
 
@@ -221,14 +226,23 @@ def _say_silence(view: LedgerView, now: datetime) -> Iterator[str]:
     )
 
 
-def next_try(view: LedgerView, now: datetime) -> datetime | None:
-    """Return when the first job comes back that nobody can receive before; None: there is none."""
-    tries = (job.next_try_at for job in view.requeued_jobs.values())
-    return min((at for at in tries if at is not None and at > now), default=None)
+def next_tries(view: LedgerView, now: datetime) -> Mapping[str, datetime]:
+    """Return of each job that was put back for later before when nobody can receive it."""
+    return {
+        job.job_id: job.next_try_at
+        for job in view.requeued_jobs.values()
+        if job.next_try_at is not None and job.next_try_at > now
+    }
+
+
+def with_next_try(job: JobProgress, find: Callable[[str], datetime | None]) -> JobProgress:
+    """Return a job with its next try; ``find`` is asked of one that waits, by its id."""
+    is_waiting = job.state is JobState.RUNNING and not job.is_held
+    return replace(job, next_try_at=find(job.job_id)) if is_waiting else job
 
 
 def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
-    """Yield what waits to be tried again after a failure, the latest named; and until when."""
+    """Yield what waits to be tried again after a failure, the latest named, and until when."""
     failing = sorted((x for x in view.requeued_jobs.values() if x.failures), key=lambda x: x.at)
     if failing:
         last = failing[-1]
@@ -239,11 +253,11 @@ def say_failing(view: LedgerView, now: datetime) -> Iterator[str]:
             f"{waits} after a failure, the last {last.job_id} (failed {times}{said}): "
             f"`spindown logs {job}` shows why"
         )
-    if (at := next_try(view, now)) is not None:
-        yield (
-            f"a job that was put back for later is received again from {at:%H:%M:%S} UTC on; until "
-            "then it counts as in flight"
-        )
+    if tries := next_tries(view, now):
+        first = min(tries, key=lambda job_id: (tries[job_id], job_id))
+        yield f"{first}: {say_next_try(tries[first], now)}; until then it counts as in flight"
+        if more := len(tries) - 1:
+            yield f"{say_count(more, 'more job')} {'waits' if more == 1 else 'wait'} so"
 
 
 def _damages(bad_rows: Sequence[str], now: datetime) -> Iterator[str]:

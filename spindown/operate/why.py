@@ -20,7 +20,7 @@ from spindown.error import SpindownError
 from spindown.ledger import Ledger
 from spindown.operate.decision import read_decision
 from spindown.operate.plan import PlannedTick, plan_next_tick
-from spindown.operate.status import next_try, say_failing
+from spindown.operate.status import next_tries, say_failing
 from spindown.port import ControlPorts, ObjectStore
 
 #: Days that are looked through one by one before all days are listed.
@@ -47,8 +47,8 @@ class Why:
     lost: tuple[Worker, ...]
     #: What waits to be tried again after a failure, as ``status`` says it.
     failing: tuple[str, ...]
-    #: When the first job comes back that nobody can receive before; None: there is none.
-    hidden_until: datetime | None = None
+    #: Job that was put back for later -> before when nobody can receive it.
+    next_tries: Mapping[str, datetime] = field(default_factory=dict)
     #: Messages of jobs that were given up, or that nobody may work on.
     dead_letters: int = 0
     #: What a tick would decide now; None: something runs, or it cannot be said.
@@ -82,7 +82,7 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         running=running,
         lost=tuple(worker for worker in view.workers.values() if worker.is_lost),
         failing=tuple(say_failing(view, at)),
-        hidden_until=next_try(view, at),
+        next_tries=next_tries(view, at),
         dead_letters=_count_dead_letters(workload, ports),
         now=made,
         unknown=unknown,

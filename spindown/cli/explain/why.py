@@ -111,7 +111,7 @@ def _to_json(found: Why) -> dict[str, Any]:
         "running": found.running,
         "lost": [encode(worker) for worker in found.lost],
         "failing": list(found.failing),
-        "hidden_until": encode(found.hidden_until),
+        "next_tries": encode(found.next_tries),
         "dead_letters": found.dead_letters,
         "now": plan_to_json(found.now) if found.now else None,
         "unknown": found.unknown,

@@ -16,7 +16,7 @@ from spindown.domain.past_cost import Accrual
 from spindown.domain.reason import UNTIL_CHANGED
 from spindown.error import printable
 from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
-from spindown.reason_text import say_dollars, say_error
+from spindown.reason_text import say_dollars, say_error, say_next_try
 
 #: Less than this is left of nothing that is not over.
 _SECOND = timedelta(seconds=1)
@@ -92,21 +92,14 @@ def _fault_lines(detail: BatchDetail, now: datetime) -> Iterator[str]:
     for job in detail.failing:
         yield f"{job.word}: {job.job_id}: {job.failures_told}"
         if not job.is_held:
-            yield f"    next try: {_say_next_try(detail.next_tries.get(job.job_id), now)}"
+            yield f"    {say_next_try(job.next_try_at, now)}"
     others = sorted(detail.next_tries.keys() - {job.job_id for job in detail.failing})
     for job_id in others[:_TRIES_SHOWN]:
-        yield f"{job_id}: next try: {_say_next_try(detail.next_tries[job_id], now)}"
+        yield f"{job_id}: {say_next_try(detail.next_tries[job_id], now)}"
     if len(others) > _TRIES_SHOWN:
         yield f"and {len(others) - _TRIES_SHOWN} more"
     for record in detail.failed:
         yield f"failed: {say_failed(record)}"
-
-
-def _say_next_try(at: datetime | None, now: datetime) -> str:
-    if at is None:
-        return "by the next free slot"
-    left = format_seconds(max(at - now, _SECOND))
-    return f"by a free slot, in {left} at the soonest ({at:%H:%M:%S} UTC)"
 
 
 def _next_lines(detail: BatchDetail, options: str) -> Iterator[str]:

@@ -219,8 +219,7 @@ def say_now(found: Why) -> str:
         return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
     choice = made.plan.choice
     if made.queue.is_empty:
-        hidden = found.hidden_until
-        why = f"a job waits until {hidden:%H:%M:%S} UTC" if hidden else "nothing waits"
+        why = "no message can be received" if found.next_tries else "nothing waits"
     else:
         reason = choice.blocked_by or choice.sizing.reason
         why = f"{say_waiting(made.queue.visible)}; {say(reason)}"
@@ -245,9 +244,12 @@ def _say_offer(made: PlannedTick) -> str:
 
 
 def _say_try(found: Why) -> str:
-    due = (found.now.next_try_at if found.now else None) or found.hidden_until
+    due = found.now.next_try_at if found.now else None
+    if due is None and found.next_tries:
+        # Told with the jobs that wait for it.
+        return ""
     if due is None and found.barred:
         return f"The next message would launch nothing: {say(found.barred)}."
     if due is None:
         return "The next message is a reason to launch."
-    return f"The next try is at {due:%H:%M:%S} UTC, in {format_seconds(due - found.at)}."
+    return f"The next launch is tried at {due:%H:%M:%S} UTC, in {format_seconds(due - found.at)}."

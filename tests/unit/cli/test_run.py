@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import BadInput
 from spindown.job.submit import Draft
 from spindown.ledger import LedgerView
+from spindown.reason_text import say_next_try
 from tests.builders import NOW, a_cpu_type, a_lease, a_type, a_worker
 from tests.control import WORKLOAD, ControlWorld
 
@@ -290,13 +292,14 @@ def test_a_run_ends_well_only_if_its_command_did(record: dict[str, Any], status:
 
 def test_who_waits_for_a_run_is_told_for_what() -> None:
     def said(**view: Any) -> str:
-        return say_awaited(LedgerView(**view), {"j"})
+        return say_awaited(LedgerView(**view), {"j"}, NOW)
 
     booting = {"i-1": a_worker("i-1", state=WorkerState.BOOTING)}
     lease = a_lease(job_id="j.00002", instance_id="i-2")
-    tried = {"j": RequeuedJob(job_id="j", sent_at=NOW, at=NOW, items=1, items_done=0)}
+    at = NOW + timedelta(seconds=50)
+    job = RequeuedJob(job_id="j", sent_at=NOW, at=NOW, items=1, items_done=0, next_try_at=at)
 
     assert "worker" in said()
     assert said(workers=booting).startswith("i-1 boots")
     assert "i-2" in said(workers=booting, leases=(lease,))
-    assert "j " in said(requeued_jobs=tried)
+    assert said(requeued_jobs={"j": job}) == f"j: {say_next_try(at, NOW)}"

@@ -26,7 +26,7 @@ def test_the_summary_of_a_job_is_as_the_page_shows_it(capsys: pytest.CaptureFixt
         progress = JobProgress(
             job_id="first", state=state, is_held=True, items_done=96, items=168, cost_usd=0.000266
         )
-        _print_progress(progress, as_json=False)
+        _print_progress(progress, NOW, as_json=False)
 
         assert form(capsys.readouterr().out) == form(example)
 

@@ -219,7 +219,7 @@ def test_says_how_to_get_a_worker_when_no_offer_may_be_taken() -> None:
 
     assert "3 jobs wait" in said
     assert "the nearest is g4dn.xlarge/us-west-2a/spot: 0.2160 USD/h is above 0.15" in said
-    assert "The next try is at 12:01:00 UTC, in 1m." in said
+    assert "The next launch is tried at 12:01:00 UTC, in 1m." in said
 
 
 def test_says_what_stops_a_launch_and_what_would_fit() -> None:
@@ -241,7 +241,7 @@ def test_says_once_that_launches_are_stopped_and_no_setting() -> None:
 
     assert said.count("launching is stopped") == 1
     assert "regions" not in said
-    assert "The next try is at" in said
+    assert "The next launch is tried at" in said
 
 
 def test_says_where_hidden_messages_are_while_nothing_runs() -> None:

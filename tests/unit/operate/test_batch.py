@@ -36,6 +36,7 @@ from spindown.operate.batch import (
     read_batches,
     read_detail,
 )
+from spindown.reason_text import say_next_try
 from tests.builders import NOW, a_lease, a_worker
 
 KNOWN = Knowledge(
@@ -418,13 +419,16 @@ def test_a_job_that_nobody_gets_yet_tells_when_it_is_tried() -> None:
         at=NOW,
         next_try_at=NOW + timedelta(seconds=90),
     )
-    view = replace(world.outlook.view, requeued_jobs={"b-00000": job})
+    last = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.NOTHING_FITS)
+    view = replace(world.outlook.view, requeued_jobs={"b-00000": job}, decision=last)
     world.outlook = replace(world.outlook, view=view)
 
     detail = world.detail("b")
 
     assert detail.next_tries == {"b-00000": job.next_try_at}
-    assert "1m30s" in screen_of(detail)
+    assert say_next_try(job.next_try_at, NOW) in screen_of(detail)
+    # What the last tick has seen is no reason of its own.
+    assert detail.batch.decision == ""
 
 
 def test_a_job_whose_machine_was_ended_waits() -> None:

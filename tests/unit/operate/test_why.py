@@ -16,7 +16,7 @@ from spindown.error import Unreachable
 from spindown.memory import PortCall
 from spindown.operate.why import Why, explain
 from spindown.port import Key, Outgoing, RefusalKind, Write
-from spindown.reason_text import say_asked_pools
+from spindown.reason_text import say_asked_pools, say_next_try
 from tests.builders import a_worker
 from tests.control import WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy
 from tests.reading import only_reading
@@ -169,8 +169,8 @@ def test_says_when_a_hidden_job_can_be_received_again() -> None:
     world.table.write(Write(key=key, set=encode(job)))
     found = explain(WORKLOAD, world.ports, last=1)
 
-    assert found.hidden_until == at
-    assert _shown(found).count(f"{at:%H:%M:%S} UTC") == 3
+    assert found.next_tries == {"j": at}
+    assert _shown(found).count(say_next_try(at, found.at)) == 1
 
 
 def test_tells_decisions_even_when_the_market_is_unreadable() -> None:

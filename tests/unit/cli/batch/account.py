@@ -2,19 +2,24 @@
 
 import hashlib
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import boto3
 
+from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.contract.settings import (
     DeploymentSettings,
     WorkloadSettings,
     deployment_parameter,
     workload_parameter,
 )
+from spindown.domain.fleet import RequeuedJob
+from spindown.port import Key, Write
 
 REGION = "eu-west-1"
 CONFIG = f"""
@@ -126,6 +131,21 @@ class Account:
             self._sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=handle)
         body: dict[str, Any] = json.loads(message["Body"])
         return body
+
+    def put_back(self, job_id: str, at: datetime) -> None:
+        """Have the ledger know before when nobody can receive a job that has begun."""
+        session = open_session(self.config, deployment=None, local=False)
+        keys = (("pk", "HASH"), ("sk", "RANGE"))
+        dynamo: Any = boto3.client("dynamodb", region_name=REGION)
+        dynamo.create_table(
+            TableName="lab--ledger",
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        row = RequeuedJob(job_id=job_id, sent_at=at, items=1, items_done=0, at=at, next_try_at=at)
+        key = Key(partition=worker_partition("ocr"), sort=requeued_sort_key(job_id))
+        session.table.write(Write(key=key, set=encode(row)))
 
     def waiting(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"

@@ -20,6 +20,7 @@ from spindown.error import BadInput
 from spindown.job.result import read_progress
 from spindown.memory.store import MemoryObjectStore
 from spindown.operate.record_file import RecordFormat
+from tests.builders import NOW
 from tests.unit.cli.batch.account import Account
 
 #: What a program may print before it dies.
@@ -51,7 +52,7 @@ def test_no_terminal_obeys_why_a_job_was_given_up() -> None:
     store.put(manifest_key("j"), encode_manifest(lost))
 
     with redirect_stdout(Terminal()) as screen:
-        results._print_progress(read_progress("j", store), as_json=False)
+        results._print_progress(read_progress("j", store), NOW, as_json=False)
 
     assert screen.getvalue().strip("\n").isprintable()
     assert r"\x1b[2J" in screen.getvalue()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spindown.cli.cancel import cancel
 from spindown.cli.logs import logs
 from spindown.cli.results import results
 from spindown.cli.session import open_session
+from spindown.contract.codec import encode
 from spindown.contract.job.manifest import (
     JobState,
     Manifest,
@@ -25,6 +27,7 @@ from spindown.error import BadInput
 from spindown.job.attachment.log import keep_log
 from spindown.job.submit import Draft, submit_items
 from spindown.port import ObjectStore
+from spindown.reason_text import say_next_try
 from tests.builders import NOW
 from tests.unit.cli.batch.account import Account
 
@@ -140,8 +143,29 @@ def test_a_job_that_nobody_holds_waits_and_tells_its_failures(
 
     line, as_json = capsys.readouterr().out.splitlines()
     assert line.startswith("a  waiting  ")
-    assert line.endswith("1 failure; last: no such module")
+    assert line.endswith(f"1 failure; last: no such module; {say_next_try(None, NOW)}")
     assert json.loads(as_json)["is_held"] is False
+    assert json.loads(as_json)["next_try_at"] is None
+
+
+def test_a_job_that_was_put_back_tells_its_next_try(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    failure = Failure(at=NOW, instance_id="i-1", epoch=1, kind="failure", reason="no such module")
+    leave(account, "ocr", "a", failures=(failure,), released=True)
+    account.put_back("a", at)
+
+    show("a", config=account.config)
+    show("a", config=account.config, as_json=True)
+    logs("a", config=account.config)
+
+    said = capsys.readouterr()
+    line, as_json = said.out.splitlines()
+    when = f"{at:%H:%M:%S}"
+    assert when in say_next_try(at, NOW)
+    assert [when in one for one in (line, said.err)] == [True, True]
+    assert json.loads(as_json)["next_try_at"] == encode(at)
 
 
 def test_an_attempt_whose_worker_was_lost_has_no_output(
