@@ -23,6 +23,7 @@ from spindown.domain.worker_lifecycle import (
     WasCondemned,
 )
 from spindown.error import NewerSchema, SpindownError
+from spindown.job.cancel import count_cancelled
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.manifest_store import load_manifest
@@ -224,7 +225,8 @@ class Slot:
         """Note how the machine was used; a job that was only split has not used it.
 
         It was at work as long as its manifest says, so that all who ask are told the same dollars.
-        Of a lease that was lost the manifest knows nothing after the last commit.
+        Of a lease that was lost the manifest knows nothing after the last commit; of a job that was
+        cancelled it is told.
         """
         context = self._context
         if context.recorder is None or ending is AttemptEnd.SPLIT:
@@ -235,6 +237,8 @@ class Slot:
         since, until = attempt.span
         if end is UsageEnd.LOST:
             until = context.ports.clock.now()
+            if self._was_cancelled(taken, until - since):
+                end = UsageEnd.CANCELLED
         # As people ask for it, whatever is learned.
         asked = settle_message(taken.job, context.policy).needs
         context.recorder.end(
@@ -246,6 +250,16 @@ class Slot:
             until=until,
             error=attempt.first_error,
         )
+
+    def _was_cancelled(self, taken: ClaimedJob, held_for: timedelta) -> bool:
+        """Tell whether a job that was lost was cancelled, and count in its manifest what it took."""
+        hours = held_for / timedelta(hours=1)
+        dollars = hours * self._context.slot_id.price_per_hour
+        # Who gets no answer tells that it was lost, which it was.
+        with suppress(SpindownError):
+            seconds = held_for.total_seconds()
+            return count_cancelled(taken.manifest, seconds, dollars, self._context.ports)
+        return False
 
     def _note(self, declined: Declined) -> None:
         context = self._context

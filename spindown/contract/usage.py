@@ -78,6 +78,8 @@ class UsageEnd(StrEnum):
     RELEASED = "released"
     #: Given back because EC2 takes the instance.
     INTERRUPTED = "interrupted"
+    #: Somebody has cancelled the job meanwhile.
+    CANCELLED = "cancelled"
     #: Fenced off: another epoch owned the job.
     LOST = "lost"
 

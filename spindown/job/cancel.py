@@ -238,6 +238,31 @@ def _with_open_time(manifest: Manifest, workload: str, ports: WorkPorts) -> Mani
     )
 
 
+def count_cancelled(taken: Manifest, seconds: float, dollars: float, ports: WorkPorts) -> bool:
+    """Tell whether a job was cancelled while a worker held it; then count all that this took.
+
+    Whoever cancelled it has counted the time up to then, and the worker went on until it heard.
+
+    Args:
+        taken: as the worker claimed it.
+        seconds: that its slot had it since.
+        dollars: that these have cost, USD.
+        ports: the world.
+    """
+    stored = load_manifest(taken.job_id, ports.objects)
+    known = stored.manifest if stored is not None else taken
+    if stored is None or (known.state, known.owner) != (JobState.CANCELLED, taken.owner):
+        return False
+    whole = replace(
+        known,
+        busy_seconds=max(known.busy_seconds, taken.busy_seconds + seconds),
+        cost_usd=max(known.cost_usd, taken.cost_usd + dollars),
+    )
+    with suppress(PreconditionFailed):
+        save_manifest(whole, stored.etag, ports)
+    return True
+
+
 def _end_lease(manifest: Manifest, workload: str, ports: WorkPorts) -> bool:
     """Delete the message that the job's owner holds, and its lease or its requeued row.
 

@@ -21,6 +21,7 @@ from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.cancel import cancel
 from spindown.memory import MemoryJobQueue
 from spindown.port import Outgoing
+from spindown.reason_text import say_dollars
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.settings import AskedMachine, WorkerSettings
 from spindown.worker.slot import Slot
@@ -264,8 +265,11 @@ def test_a_cancelled_job_s_record_has_all_that_its_slot_cost(
     manifest = one.world.manifest("a")
     # Who cancels counts up to then, and the slot works on until it hears of it.
     assert manifest.state is JobState.CANCELLED
-    assert 0.0 < manifest.cost_usd < record.dollars
-    assert (record.end, record.items) == (UsageEnd.LOST, 0)
+    assert manifest.cost_usd == pytest.approx(record.dollars)
+    assert manifest.busy_seconds == pytest.approx(record.seconds)
+    assert (record.end, record.items) == (UsageEnd.CANCELLED, 0)
+    (line,) = one.slot.events("job_used")
+    assert say_dollars(manifest.cost_usd) in line["summary"]
     assert record.seconds >= timedelta(minutes=10).total_seconds()
     assert record.dollars == pytest.approx(0.36 * record.seconds / 3600)
 
