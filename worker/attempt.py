@@ -195,7 +195,10 @@ class Attempt:
     def _compute(self, writer: Writer, prefetch: Prefetch) -> "_End":
         """Go through the batches until all are done or something ends it."""
         context, total, next_item = self._context, len(self._values), self._buffer.next
-        if not self._open_state():
+        # One that was being claimed as the worker was told to end is no job in hand. Before an
+        # interruption each minute counts.
+        is_late = context.life.is_finishing and not context.life.state.is_interrupted
+        if is_late or not self._open_state():
             return _STOPPED
         started = context.ports.clock.elapsed()
         for first in range(next_item, total, context.batch_size):

@@ -252,7 +252,7 @@ class Slot:
         )
 
     def _was_cancelled(self, taken: ClaimedJob, held_for: timedelta) -> bool:
-        """Tell whether a job that was lost was cancelled, and count in its manifest what it took."""
+        """Tell whether a lost job was cancelled, and count in its manifest what it took."""
         hours = held_for / timedelta(hours=1)
         dollars = hours * self._context.slot_id.price_per_hour
         # Who gets no answer tells that it was lost, which it was.

@@ -27,6 +27,7 @@ from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from threading import Event, Lock, Thread
+from threading import enumerate as enumerate_threads
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,8 @@ from spindown.local.metric_math import MetricName, evaluate_queries
 _LOGGER = logging.getLogger(__name__)
 #: How long CloudFormation's answer waits for the end of a change at most, and between two looks.
 _ANSWER_WITHIN_SECONDS, _LOOK_SECONDS = 10.0, 0.05
+#: Names threads that let a function of before end.
+_OLD_FUNCTION = "old-function"
 #: The metric of SQS that tells the traffic of a queue.
 SENT = "NumberOfMessagesSent"
 
@@ -156,6 +159,13 @@ def renew_functions() -> None:
     lambda_runtime.reset()
 
 
+def await_old_functions() -> None:
+    """Wait until what was under way as functions began anew has come to its end."""
+    for thread in enumerate_threads():
+        if thread.name == _OLD_FUNCTION:
+            thread.join()
+
+
 def kill_functions() -> None:
     """End every function's process, whatever it does."""
     from ministack.core import lambda_runtime
@@ -176,7 +186,7 @@ def _patient(kill: Any) -> Any:
         busy = [one for one in workers if one and one.in_use]
         kill([one for one in workers if one and one not in busy])
         for one in busy:
-            Thread(target=_kill_later, args=(kill, one), name="old-function", daemon=True).start()
+            Thread(target=_kill_later, args=(kill, one), name=_OLD_FUNCTION, daemon=True).start()
 
     return kill_when_done
 

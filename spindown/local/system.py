@@ -193,6 +193,8 @@ class LocalSystem:
         machines with the new code.
         """
         self.gateway.call(emulator.renew_functions)
+        # A tick with the settings of before may launch a machine with the code of before.
+        emulator.await_old_functions()
         # Containers of a workload that has gone are on machines that end here.
         self._has_containers |= _has_containers(config.load(self.config_path))
         ended = []

@@ -361,7 +361,8 @@ def test_a_function_that_begins_anew_ends_what_it_does(system: LocalSystem) -> N
     system.gateway.call(emulator.renew_functions)
 
     sqs.send_message(QueueUrl=go, MessageBody="go")
-    assert until(slow.events) == [{"has": "ended"}]
+    emulator.await_old_functions()
+    assert slow.events() == [{"has": "ended"}]
 
 
 def test_an_instance_runs_its_guest_sends_events_and_ends(

@@ -172,6 +172,23 @@ def test_puts_back_what_it_received_while_it_was_told_to_finish(tmp_path: Path) 
     assert slot.world.queue.backlog().visible == 1
 
 
+def test_gives_back_what_it_claimed_while_it_was_told_to_finish(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.send(JOB)
+
+    def finish(call: PortCall) -> None:
+        if call.method == "transact":
+            slot.finish()
+
+    slot.world.after = finish
+    slot.step()
+
+    assert slot.runner.batches == []
+    manifest = slot.world.manifest("j")
+    assert (manifest.released, manifest.failures, manifest.interruptions) == (True, (), 0)
+    assert slot.world.queue.backlog().visible == 1
+
+
 def test_told_to_finish_while_polling_it_makes_no_pause_after(
     tmp_path: Path,
 ) -> None:
