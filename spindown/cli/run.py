@@ -146,8 +146,9 @@ def _send(session: Session, draft: Draft, folder: Path, command: Sequence[str]) 
     left_out = f", {len(packed.left_out)} left out" if packed.left_out else ""
     print_aside(f"sent {say_count(packed.files, 'file')}{left_out}, {len(packed.archive):,} bytes")
     queue, store = session.queue(draft.workload), session.work_store(draft.workload)
-    with sending(session.options) as begun:
-        batch = submit_items([address], draft, queue=queue, store=store, begun=begun)
+    with sending() as state:
+        state.options = session.options
+        batch = submit_items([address], draft, queue=queue, store=store, begun=state.note)
         session.nudge(draft.workload)
     return batch.jobs[0]
 

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from random import SystemRandom
@@ -29,6 +29,7 @@ from spindown.error import BadInput
 from spindown.job.submit import (
     ITEMS_PER_JOB,
     Draft,
+    Tell,
     check_after,
     check_name,
     check_unused,
@@ -115,36 +116,37 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         raise BadInput("what to send", " and ".join(given) or None, remedy)
     if on_failure is not None and after is None:
         raise BadInput("--on-failure", on_failure.value, "give it with --after BATCH")
-    sender = open_sender(workload, config, deployment=deployment, local=local)
-    draft = Draft(
-        workload=workload,
-        batch_id=batch or name_batch(datetime.now(UTC), SystemRandom()),
-        items_per_job=items_per_job,
-        tenant=tenant,
-        params=_read_params(param or []),
-        type=type_name,
-        requirements=_read_requirements(requirements),
-        after=after or "",
-        on_failure=on_failure or OnFailure.CANCEL,
-    )
-    if after is not None:
-        check_after(after, sender.store_of)
-    if sender.config is not None:
-        if sender.config.run.folders:
-            remedy = "send it a folder with a command: `spindown run -- COMMAND`"
-            raise BadInput("workload", workload, remedy)
-        # A live edit of the policy may say otherwise.
-        found, disk = sender.config, sender.config.image.root_volume_gib
-        check_type(draft, found.to_policy(), found.to_requirements(), disk)
-    if batch is not None:
-        check_name(batch)
-        check_unused(batch, sender.store)
-    files = find_files(sources or [], hidden=hidden)
-    if said := sender.say_other_code(config.resolve().parent):
-        print_aside(said)
-    folder = own_folder(batch, SystemRandom()) if batch is not None else draft.batch_id
-    with sending(sender.options) as begun:
-        sent = _send(sender, draft, folder, begun, files=files, items=items, uri=uri)
+    with sending() as state:
+        sender = open_sender(workload, config, deployment=deployment, local=local)
+        state.options = sender.options
+        draft = Draft(
+            workload=workload,
+            batch_id=batch or name_batch(datetime.now(UTC), SystemRandom()),
+            items_per_job=items_per_job,
+            tenant=tenant,
+            params=_read_params(param or []),
+            type=type_name,
+            requirements=_read_requirements(requirements),
+            after=after or "",
+            on_failure=on_failure or OnFailure.CANCEL,
+        )
+        if after is not None:
+            check_after(after, sender.store_of)
+        if sender.config is not None:
+            if sender.config.run.folders:
+                remedy = "send it a folder with a command: `spindown run -- COMMAND`"
+                raise BadInput("workload", workload, remedy)
+            # A live edit of the policy may say otherwise.
+            found, disk = sender.config, sender.config.image.root_volume_gib
+            check_type(draft, found.to_policy(), found.to_requirements(), disk)
+        if batch is not None:
+            check_name(batch)
+            check_unused(batch, sender.store)
+        files = find_files(sources or [], hidden=hidden)
+        if said := sender.say_other_code(config.resolve().parent):
+            print_aside(said)
+        folder = own_folder(batch, SystemRandom()) if batch is not None else draft.batch_id
+        sent = _send(sender, draft, folder, state.note, files=files, items=items, uri=uri)
         sender.nudge()
     announce(sent, sender.options, as_json=as_json)
     if wait:
@@ -165,7 +167,7 @@ def _send(
     sender: Sender,
     draft: Draft,
     folder: str,
-    begun: Callable[[Batch], None],
+    begun: Tell,
     *,
     files: Files,
     items: Path | None,

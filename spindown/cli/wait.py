@@ -18,8 +18,9 @@ from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState
 from spindown.domain.batch import BatchEnd
-from spindown.error import SpindownError
+from spindown.error import BadInput, SpindownError
 from spindown.job.result import JobProgress
+from spindown.job.submit import SendStage
 from spindown.operate.batch import cancelled_why, first_failed
 from spindown.operate.log import JobEnds
 from spindown.port import ObjectStore
@@ -137,19 +138,60 @@ def going_on(name: str, options: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def sending(options: str) -> Iterator[Callable[[Batch], None]]:
-    """Give what is told that a batch has begun; say that it goes on if sending it is broken off.
+def say_sent(batch: Batch | None, stage: SendStage | None, options: str) -> str:
+    """Return what was sent of a submit that was broken off, and what to do.
 
-    ``options`` are those with which another command finds the same deployment.
+    Args:
+        batch: what it sends; None: it has not begun.
+        stage: how far it has come.
+        options: with which another command finds the same deployment.
     """
-    begun = list[str]()
+    if batch is None or stage is None:
+        return "nothing was sent"
+    name = batch.batch_id
+    if stage is SendStage.SENT:
+        return f"all of {name} was sent; {say_going_on(name, options)}"
+    cancel = f"spindown cancel {name}{options}"
+    if stage is SendStage.NAMED:
+        return f"nothing of {name} was sent; end it with: {cancel}; then submit again"
+    if batch.after:
+        return f"it is not known whether {name} was sent; end it with: {cancel}; then submit again"
+    lost = f"spindown redrive {batch.workload} --lost {name}{options}"
+    return (
+        f"it is not known whether all of {name} was sent; send what was not with: {lost} (of a job "
+        f"that is sent twice one has an effect); end it with: {cancel}"
+    )
+
+
+class Sending:
+    """What is told how far a submit has come."""
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.stage: SendStage | None = None
+        #: With which another command finds the same deployment, once that is known.
+        self.options = ""
+
+    def note(self, batch: Batch, stage: SendStage) -> None:
+        """Note that a stage begins."""
+        self.batch, self.stage = batch, stage
+
+
+@contextmanager
+def sending() -> Iterator[Sending]:
+    """Give what is told how far a submit has come; say what was sent if it is broken off.
+
+    Of a mistake in what was asked that says nothing, as long as nothing has begun.
+    """
+    found, before = Sending(), signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield lambda batch: begun.append(batch.batch_id)
-    except BaseException:
-        for name in begun:
-            print_aside(say_going_on(name, options))
+        yield found
+    except BaseException as exc:
+        if found.batch is not None or not isinstance(exc, BadInput | typer.Exit):
+            print_aside(say_sent(found.batch, found.stage, found.options))
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_well(ends: Mapping[str, JobProgress]) -> bool:

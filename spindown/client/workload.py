@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Never, Self, TypeVar, Unpack, overload
 from spindown.cli.option import CONFIG_FILE, LOCAL, place_commands
 from spindown.cli.sender import Sender, check_type
 from spindown.cli.session import Session, connect, find_place, reach_local_system
-from spindown.cli.wait import say_going_on
+from spindown.cli.wait import Sending, say_going_on, say_sent
 from spindown.client.item import check_item
 from spindown.client.mapper import (
     Mapper,
@@ -67,7 +67,7 @@ from spindown.job.cancel import cancel
 from spindown.job.lost_message import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
-from spindown.job.submit import ITEMS_PER_JOB, Draft, check_after, submit_items, upload
+from spindown.job.submit import ITEMS_PER_JOB, Draft, SendStage, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
 from spindown.operate.batch import BatchState, state_of
 from spindown.operate.download import digest_of
@@ -251,26 +251,26 @@ class Workload(Mapper[T, R]):
                 return self._resume(draft)
         for _ in upload(given.files, store=sender.store, root=sender.root, folder=batch_id):
             pass
-        queue, store, begun = sender.queue, sender.store, list[Batch]()
+        queue, store, state = sender.queue, sender.store, Sending()
         try:
-            batch = submit_items(given.values, draft, queue=queue, store=store, begun=begun.append)
+            batch = submit_items(given.values, draft, queue=queue, store=store, begun=state.note)
             sender.nudge()
         except BaseException as exc:
             is_used = isinstance(exc, BadInput) and exc.field == "batch"
-            if is_used and draft.digest and not begun:
+            if is_used and draft.digest and state.batch is None:
                 # Another process was quicker with the same key.
                 return self._resume(draft)
-            for one in begun:
-                self._break_off(one, exc)
+            if state.batch is not None:
+                self._break_off(state.batch, state.stage, exc)
             raise
         return Submission(batch, self._session, sender)
 
-    def _break_off(self, batch: Batch, why: BaseException) -> None:
-        """Cancel a batch that is sent in part if its stream would, or tell its name."""
+    def _break_off(self, batch: Batch, stage: SendStage | None, why: BaseException) -> None:
+        """Cancel a batch that is sent in part if its stream would, or tell what was sent."""
         if batch.is_waited_for:
             _cancel_surely([Submission(batch, self._session, self._sender)])
         else:
-            why.add_note(say_going_on(batch.batch_id, self._sender.options))
+            why.add_note(say_sent(batch, stage, self._sender.options))
 
     def _draft(self, count: int, how: SubmitOptions, batch_id: str) -> Draft:
         settings = self._session.workload(self.name)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -161,7 +162,21 @@ def upload(
         yield from pool.map(send, paths)
 
 
-def _tell_nobody(_batch: Batch) -> None:
+class SendStage(Enum):
+    """How far a submit has come whose index is there."""
+
+    #: Nothing of it is sent, nor will be.
+    NAMED = auto()
+    #: From here on messages of it may be on the queue. What is not is sent by ``redrive --lost``.
+    SENDING = auto()
+    SENT = auto()
+
+
+#: Is told the batch and each stage of its submit as that begins.
+Tell = Callable[[Batch, SendStage], object]
+
+
+def _tell_nobody(_batch: Batch, _stage: SendStage) -> None:
     """Do nothing: nobody asked."""
 
 
@@ -171,7 +186,7 @@ def submit_items(
     *,
     queue: JobQueue,
     store: ObjectStore,
-    begun: Callable[[Batch], object] = _tell_nobody,
+    begun: Tell = _tell_nobody,
 ) -> Batch:
     """Send items inline, ``items_per_job`` to a message; return the batch.
 
@@ -180,8 +195,7 @@ def submit_items(
         draft: what all jobs share.
         queue: of the workload.
         store: the workload's part of the bucket.
-        begun: is told the batch once its index is there. If the rest is broken off, it goes on all
-            the same: what was not sent is found and sent later (``job.lost_message``).
+        begun: is told how far it has come, once the index is there.
 
     Raises:
         BadInput: no items, an item that is not JSON, a job too large for a message, or anything
@@ -201,7 +215,7 @@ def submit_uri(
     *,
     queue: JobQueue,
     store: ObjectStore,
-    begun: Callable[[Batch], object] = _tell_nobody,
+    begun: Tell = _tell_nobody,
 ) -> Batch:
     """Send one job over ``{"items_uri": ...}`` or ``{"prefix_uri": ...}``; the worker splits it.
 
@@ -226,7 +240,7 @@ def _send(
     *,
     queue: JobQueue,
     store: ObjectStore,
-    begun: Callable[[Batch], object],
+    begun: Tell,
 ) -> Batch:
     if not sources:
         raise BadInput("items", [], "give at least one item")
@@ -251,13 +265,15 @@ def _send(
         command=draft.command,
     )
     _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
-    begun(batch)
+    begun(batch, SendStage.NAMED)
     for number, data in enumerate(_bundle(messages)):
         _write_once(submitted_key(draft.batch_id, number), data, batch, store)
+    begun(batch, SendStage.SENDING)
     # Only now: what waits is started by these messages, so all of them must be there.
     _write_once(open_key(draft.batch_id), b"", batch, store)
     if not draft.after:
         queue.send(messages)
+    begun(batch, SendStage.SENT)
     return batch
 
 

@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.contract.job.batch import submitted_key
+from spindown.contract.job.batch import Batch, submitted_key
 from spindown.ec2sim import MemoryClock
 from spindown.error import BadInput, NotFound, PreconditionFailed
 from spindown.job.result import find_jobs
-from spindown.job.submit import Draft, name_batch, own_folder, submit_items, submit_uri, upload
+from spindown.job.submit import (
+    Draft,
+    SendStage,
+    name_batch,
+    own_folder,
+    submit_items,
+    submit_uri,
+    upload,
+)
 from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.store import MemoryObjectStore
 from spindown.port import Absent, Matches
@@ -229,6 +237,25 @@ def test_a_submit_knows_its_own_writes_again(
         submit_items(["x"], draft, queue=world.queue, store=store)
 
     assert bool(world.queue.bodies()) is is_sent
+
+
+def test_a_submit_tells_each_stage_before_it_begins() -> None:
+    world = World()
+    told: list[tuple[SendStage, int, int]] = []
+
+    def note(_: Batch, stage: SendStage) -> None:
+        stored = len(list(world.store.list("submitted/b/")))
+        told.append((stage, stored, len(world.queue.bodies())))
+
+    draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
+    submit_items([1, 2], draft, queue=world.queue, store=world.store, begun=note)
+
+    # What may be on the queue lies stored, so that it can be sent again.
+    assert told == [
+        (SendStage.NAMED, 0, 0),
+        (SendStage.SENDING, 1, 0),
+        (SendStage.SENT, 1, 2),
+    ]
 
 
 def test_the_messages_of_a_batch_lie_stored() -> None:

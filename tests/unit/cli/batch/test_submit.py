@@ -16,10 +16,11 @@ from moto import mock_aws
 from spindown import config
 from spindown.cli.sender import open_sender
 from spindown.cli.submit import announce, find_files, submit
-from spindown.cli.wait import INTERRUPTED, going_on, sending
+from spindown.cli.wait import INTERRUPTED, going_on, say_sent, sending
 from spindown.config.archive import pack, read_version, run_spec
 from spindown.contract.job.batch import Batch
-from spindown.error import BadInput, SpindownError
+from spindown.error import BadInput, SpindownError, Unreachable
+from spindown.job.submit import SendStage
 from tests.unit.cli.batch.account import REGION, Account
 
 
@@ -340,10 +341,36 @@ def test_a_submit_that_breaks_off_names_what_goes_on(
 
     told = capsys.readouterr().err
     assert f"spindown cancel b-1 --config {account.config}" in told
+    assert f"spindown redrive ocr --lost b-1 --config {account.config}" in told
 
 
-def test_a_submit_that_has_not_begun_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), sending(""):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_submit_that_has_not_begun_has_sent_nothing(
+    capsys: pytest.CaptureFixture[str], sent: signal.Signals
+) -> None:
+    with pytest.raises(KeyboardInterrupt), sending():
+        signal.raise_signal(sent)
+    broken_off = capsys.readouterr().err
+    with pytest.raises(BadInput), sending():
+        raise BadInput("--uri", "x", "write it otherwise")
 
+    assert say_sent(None, None, "") in broken_off
     assert not capsys.readouterr().err
+
+
+def test_each_stage_of_a_submit_names_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    batch, told = Batch(batch_id="b-1", workload="ocr", jobs=("b-1-0",), items=1), []
+
+    def send(stage: SendStage) -> None:
+        with sending() as state:
+            state.note(batch, stage)
+            raise Unreachable
+
+    for stage in SendStage:
+        with pytest.raises(Unreachable):
+            send(stage)
+        told.append(capsys.readouterr().err)
+
+    assert len(set(told)) == len(SendStage)
+    assert [f"redrive ocr --lost {batch.batch_id}" in one for one in told] == [False, True, False]
+    assert all("spindown cancel b-1" in one for one in told)
