@@ -33,10 +33,6 @@ from spindown.error import printable
 
 _LOOK = "look at its console output and at the image, then deploy a fixed one"
 _REMEDY = "fix that; `spindown doctor` has the command that tries again at once"
-#: Of a fleet that may have no worker.
-_DRAINED = (
-    ": `spindown drain {workload} --undo` takes a drain back; where 0 is deployed, set another"
-)
 #: A shorter wait is told in seconds, a longer one in minutes.
 _SAID_IN_SECONDS = 120.0
 #: Characters of a fault that are told, of a line, and of one parameter of a reason without words.
@@ -158,6 +154,18 @@ def say_items(done: int, failed: int, of: int | None) -> str:
 def say_waiting(jobs: int) -> str:
     """Return how many jobs wait: ``1 job waits``, ``40 jobs wait``."""
     return f"{say_count(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
+
+
+def say_dead_letters(number: int, workload: str) -> str:
+    """Return how many dead letters there are, and what tells of them."""
+    return f"{number:,} in the dead-letter queue: `spindown redrive {workload} --list` says why"
+
+
+def say_way_back(workload: str, deployed: int) -> str:
+    """Return how a workload launches again whose ``max_workers`` is 0; so many are deployed."""
+    if deployed:
+        return f"`spindown drain {workload} --undo` takes a drain back"
+    return f"0 is deployed: `spindown policy set {workload} max_workers=1` lets it launch"
 
 
 def say_next_try(at: datetime | None, now: datetime) -> str:
@@ -760,6 +768,13 @@ def _no_interruption(about: About) -> str:
     )
 
 
+def _max_workers(about: About) -> str:
+    said = f"max_workers is {about['max_workers']}"
+    if about["max_workers"] or "deployed" not in about:
+        return said
+    return f"{said}: {say_way_back(str(about['workload']), int(about['deployed']))}"
+
+
 def _percent(share: float) -> str:
     """Return a share in words; little is not nothing."""
     return "less than 1%" if 0.0 < share < _LEAST_PERCENT else f"{share:.0%}"
@@ -1072,10 +1087,7 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
     ReasonCode.GRANT_MISSING: _failed("a permission is missing"),
     ReasonCode.CALL_THROTTLED: _failed("too many calls"),
     ReasonCode.CALL_FAILED: _failed("it failed"),
-    ReasonCode.MAX_WORKERS: lambda about: (
-        f"max_workers is {about['max_workers']}"
-        + ("" if about["max_workers"] else _DRAINED.format_map(about))
-    ),
+    ReasonCode.MAX_WORKERS: _max_workers,
     ReasonCode.PRICES_UNREAD: "prices could not be read: {said}",
     ReasonCode.BUDGET_USED_UP: (
         "the budget of {budget_per_month:g} USD a month is spent or set aside; a launch would set "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric
+from spindown.contract.metric import DEPLOYMENT, METRICS, WORKLOAD, Metric, say_metric
 from spindown.contract.name import queue_name, resource_name
 from spindown.contract.settings import NAMESPACE
 from spindown.domain.control_cost import FUNCTION_GIB
@@ -91,7 +91,7 @@ class MetricScope:
         return cloudwatch.MathExpression(
             expression=f"FILL({variable}, 0)",
             using_metrics={variable: metric},
-            label=label or name,
+            label=label or say_metric(name),
             period=MINUTE,
         )
 
@@ -116,7 +116,7 @@ class MetricScope:
     ) -> cloudwatch.MathExpression:
         """Return a line for each value of the dimension ``by``, also for values of the future.
 
-        A ``function`` such as SUM makes them one line, called ``label`` or else after the metric.
+        A ``function`` such as SUM makes them one line, called ``label`` or else as the metric is.
         (Raises ContractError.)
         """
         row = _row(name)
@@ -131,7 +131,7 @@ class MetricScope:
         return cloudwatch.MathExpression(
             expression=f"{function}({found})" if function else found,
             using_metrics={},
-            label=label or name if function else f"${{PROP('Dim.{by}')}}",
+            label=label or say_metric(name) if function else f"${{PROP('Dim.{by}')}}",
             period=period,
         )
 

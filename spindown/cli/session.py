@@ -149,7 +149,11 @@ class Session:
             now=self.aws.clock.now(),
             declared=declared_shapes(effective.policy),
         )
-        return replace(found, is_drained=effective.policy.max_workers == 0)
+        return replace(
+            found,
+            is_drained=effective.policy.max_workers == 0,
+            deployed_workers=settings.policy.max_workers,
+        )
 
     def outlook(self, workload: str) -> Outlook:
         """Gather what an ETA of the workload's batches goes by."""

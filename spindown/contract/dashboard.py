@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from spindown.contract.metric import say_metric
 from spindown.error import ContractError
 
 _MINUTE = 60
@@ -121,7 +122,8 @@ def _queries(rows: Sequence[Sequence[Any]]) -> Iterator[MetricQuery]:
         yield MetricQuery(
             # An id that a graph's expression uses is given; each of the others needs one.
             query_id=str(options.get("id", f"q{number}")),
-            label=str(options.get("label", "")),
+            # A template has no room to name each line in words.
+            label=str(options.get("label", "" if expression else say_metric(path[1]))),
             period=int(options.get("period", _MINUTE)),
             expression=expression,
             namespace="" if expression else path[0],

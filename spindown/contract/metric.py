@@ -7,6 +7,7 @@ Dollars and idle time come in lumps, since a worker is charged every five minute
 (``control.plan.charge.CHARGED_EVERY``): sums of them tell something from an hour on.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -185,3 +186,12 @@ METRICS: Mapping[str, Metric] = {
         *_metrics((DEPLOYMENT,), _PER_DEPLOYMENT),
     )
 }
+
+
+def say_metric(name: str) -> str:
+    """Return the name of a metric in words: ``ItemsDone`` is "items done"."""
+    return _WORD.sub(r" \1", name.removeprefix("ApproximateNumberOf")).lower()
+
+
+#: Where a word begins, but for the first.
+_WORD = re.compile(r"(?<!^)([A-Z])")

@@ -80,6 +80,8 @@ class Status:
     begun: datetime | None = None
     #: Whether the policy leaves no room for a worker, as after a drain.
     is_drained: bool = False
+    #: ``max_workers`` as deployed; any but 0 is what a drain goes back to.
+    deployed_workers: int = 1
     #: Of the whole deployment, as the budget is.
     month_usd: float
     budget_usd: float | None

@@ -37,7 +37,7 @@ from spindown.operate.batch import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries
-from spindown.reason_text import say_count, say_dollars
+from spindown.reason_text import say_count, say_dead_letters, say_dollars
 
 _CSS = """
 :root { color-scheme: light; } * { box-sizing: border-box; }
@@ -69,7 +69,8 @@ code { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .92em; 
 @media (max-width: 1000px) {
   .grid { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .grid > div { grid-column: 1 / -1 !important; }
-  .grid > .graph.small { grid-column: auto !important; } }
+  .grid > .graph.small { grid-column: auto !important; }
+  .grid > .graph.small.last { grid-column: 1 / -1 !important; } }
 @media (max-width: 560px) { .grid > .graph.small { grid-column: 1 / -1 !important; } }
 """
 #: Spans that a page offers beside the dashboard's own.
@@ -202,8 +203,9 @@ def _dashboard(session: Session, title: str, name: str, looked: Looked, details:
     until = session.aws.clock.now()
     since = until - (looked.span or body.span)
     alarms = session.aws.alarms().states(session.deployment.name)
+    alone = set(_alone(body.widgets))
     parts = [
-        _widget(session, widget, number, since, until, alarms)
+        _widget(session, widget, number, since, until, alarms, is_alone=number in alone)
         for number, widget in enumerate(body.widgets)
     ]
     span = f"{_say_span(since, until, looked)}. {_LAST_POINTS}"
@@ -217,6 +219,20 @@ def _say_span(since: datetime, until: datetime, looked: Looked) -> str:
     return f"{since:%Y-%m-%d %H:%M} to {day}{until:%H:%M:%S} UTC{anew}"
 
 
+def _is_small(widget: Widget) -> bool:
+    return widget.kind not in {"text", "alarm"} and widget.width <= _SMALL_COLUMNS
+
+
+def _alone(widgets: Sequence[Widget]) -> Iterator[int]:
+    """Yield the numbers of small graphs beside which a narrow page, with two abreast, has none."""
+    abreast = 0
+    for number, widget in enumerate(widgets):
+        abreast = abreast + 1 if _is_small(widget) else 0
+        is_last = number + 1 == len(widgets) or not _is_small(widgets[number + 1])
+        if abreast % 2 and is_last:
+            yield number
+
+
 def _widget(
     session: Session,
     widget: Widget,
@@ -224,10 +240,16 @@ def _widget(
     since: datetime,
     until: datetime,
     alarms: Mapping[str, str],
+    *,
+    is_alone: bool,
 ) -> str:
     place = f"grid-column: {widget.x + 1} / span {widget.width}"
     if widget.kind == "text":
         return f'<div style="{place}">{_markdown(widget.markdown)}</div>'
+    if widget.kind == "alarm" and session.is_local:
+        topic = resource_name(session.deployment.name, "alarms")
+        said = f"the local system has no alarms; what ticks have to tell goes to the topic {topic}"
+        return f'<div style="{place}"><h3>{_text(widget.title)}</h3><p>{_text(said)}</p></div>'
     if widget.kind == "alarm":
         shown = "".join(
             f'<span class="alarm {state if state in {"OK", "ALARM"} else ""}">{_text(name)}: '
@@ -240,7 +262,7 @@ def _widget(
         widget.queries, since=since, until=until
     )
     graph = draw_graph(widget, series, since=since, until=until, name=f"g{number}")
-    size = "" if widget.width > _SMALL_COLUMNS else " small"
+    size = (" small last" if is_alone else " small") if _is_small(widget) else ""
     return f'<div class="graph{size}" style="{place}">{graph}</div>'
 
 
@@ -249,6 +271,13 @@ def _markdown(text: str) -> str:
     head, _, rest = text.partition("\n")
     words = _EMPHASIS.sub(r"<em>\1</em>", _CODE.sub(r"<code>\1</code>", escape(rest)))
     return f'<h2>{escape(head.removeprefix("## "))}</h2><p class="faint">{words}</p>'
+
+
+def say_to_do(status: Status) -> Iterator[str]:
+    """Yield what a person has to do: of dead letters, and of what stops work."""
+    if status.dead_letters:
+        yield say_dead_letters(status.dead_letters, status.workload)
+    yield from status.troubles
 
 
 def _workload_table(session: Session, looked: Looked) -> str:
@@ -267,7 +296,7 @@ def _workload_table(session: Session, looked: Looked) -> str:
                 escape(say_usd(status.today.dollars)),
                 _prose(cost),
                 _prose(say_saving(status.saving, shortly=True)),
-                "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in status.troubles),
+                "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in say_to_do(status)),
             )
         )
     heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
@@ -279,7 +308,7 @@ def _jobs(session: Session, workload: str, looked: Looked) -> str:
     status = session.status(workload)
     at = f", {status.decided_at:%H:%M:%S} UTC" if status.decided_at is not None else ""
     body = f"<h2>Last decision{at}</h2><p>{_text(status.decision)}</p>"
-    for trouble in status.troubles:
+    for trouble in say_to_do(status):
         body += f'<p class="bad">{_text(trouble)}</p>'
     held = list(_held(status, workload, looked))
     if held:

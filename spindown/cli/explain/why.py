@@ -19,7 +19,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
 from spindown.operate.why import Why, explain
-from spindown.reason_text import say, say_count
+from spindown.reason_text import say, say_count, say_dead_letters
 
 #: Instances that were lost lately are told up to so many.
 _LOST_SHOWN = 3
@@ -58,11 +58,7 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         if not entry.decisions:
             console.print("There is no decision yet: the scaler has not ticked.")
         if entry.dead_letters:
-            letters = say_count(entry.dead_letters, "message")
-            console.print(
-                f"{letters} in the dead-letter queue: `spindown redrive {entry.workload} --list` "
-                "says which jobs, and why"
-            )
+            console.print(say_dead_letters(entry.dead_letters, entry.workload))
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
         for line in (*_say_all_lost(entry.lost), *entry.failing, *sized):
             console.print(line)

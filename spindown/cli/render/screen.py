@@ -19,7 +19,14 @@ from spindown.config import format_duration
 from spindown.domain.fleet import Lease
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
-from spindown.reason_text import say, say_count, say_error, say_shape
+from spindown.reason_text import (
+    say,
+    say_count,
+    say_dead_letters,
+    say_error,
+    say_shape,
+    say_way_back,
+)
 
 _COLOURS = {
     "booting": "yellow",
@@ -37,6 +44,8 @@ _MOSTLY = 0.5
 #: Width of the output where there is no terminal.
 _FILE_COLUMNS = 120
 _MINUTE, _HOUR = 60.0, 3600.0
+#: USD; less is told as nothing.
+_CENT = 0.005
 
 
 class TextConsole(Console):
@@ -138,10 +147,10 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
     if shown := status.workers if ended else present:
         parts += _worker_lines(shown, status.at)
     if not present:
-        parts.append(Text("no instances: nothing is billed", style="dim"))
+        parts.append(Text(_say_none(status), style="dim"))
     if status.is_drained:
-        back = f"`spindown drain {status.workload} --undo` takes a drain back"
-        said = f"drained: `max_workers` is 0, so nothing is launched; {back}"
+        back = say_way_back(status.workload, status.deployed_workers)
+        said = f"`max_workers` is 0, so nothing is launched: {back}"
         parts.append(Text(said, style="yellow"))
     if number := len(status.workers) - len(shown):
         said = f"{say_count(number, 'instance')} ended lately: `spindown status --ended` lists them"
@@ -155,6 +164,23 @@ def render_status(status: Status, *, ended: bool = False) -> RenderableType:
         parts.append(Text(f"{which} held for {left} more, so that work gathers", style="yellow"))
     parts += [Text(trouble, style="bold red") for trouble in status.troubles]
     return Panel(Group(*parts), title=status.workload, title_align="left")
+
+
+def _say_none(status: Status) -> str:
+    """Return that a workload has no instances, and what money is bound all the same."""
+    said = "no instances: none is billed"
+    if status.launching:
+        said += f", and {say_count(status.launching, 'request')} to launch under way"
+    if _is_reserved(status):
+        said += (
+            f"; ${status.reserved_usd:.2f} of the deployment's month stays set aside for launches "
+            "under way, for instances of other workloads, and until ended ones are charged"
+        )
+    return said
+
+
+def _is_reserved(status: Status) -> bool:
+    return status.budget_usd is not None and status.reserved_usd >= _CENT
 
 
 def _sentences(status: Status) -> Iterator[str]:
@@ -178,10 +204,8 @@ def _queue_line(status: Status) -> Text:
     if status.waited > timedelta(0) and status.backlog.visible:
         line.append(f", unclaimed for {format_seconds(status.waited)}")
     if status.dead_letters:
-        command = f"`spindown redrive {status.workload} --list` says why"
-        line.append(
-            f", {status.dead_letters} in the dead-letter queue: {command}", style="bold red"
-        )
+        said = say_dead_letters(status.dead_letters, status.workload)
+        line.append(f", {said}", style="bold red")
     return line
 
 
@@ -218,7 +242,8 @@ def _money_line(status: Status) -> Text:
     line.append(f"; {say_count(today.interruptions, 'interruption')}, {refusals} by EC2")
     if status.budget_usd is not None:
         line.append(f"; deployment's month ${status.month_usd:.2f} of ${status.budget_usd:.2f}")
-        if status.reserved_usd > 0.0:
+        # Without an instance the sentence on that tells it.
+        if _is_reserved(status) and any(entry.is_present for entry in status.workers):
             line.append(f", ${status.reserved_usd:.2f} set aside")
     return line
 

@@ -350,7 +350,8 @@ def _block_all(draft: PlanDraft, present: Capacity) -> tuple[Reason, datetime | 
     if draft.facts.queue_missing:
         return draft.facts.queue_missing, None
     if present.workers >= most:
-        about: About = {"max_workers": most, "workload": workload}
+        deployed = draft.facts.settings.policy.max_workers
+        about: About = {"max_workers": most, "workload": workload, "deployed": deployed}
         return Reason(ReasonCode.MAX_WORKERS, about), None
     blocks = blocked_regions(draft)
     if blocks.keys() >= draft.facts.settings.regions.keys():

@@ -1,5 +1,6 @@
 """Dashboards show what is emitted, in the order a person asks, within what is free."""
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spindown.contract.dashboard import read_dashboard
 from spindown.contract.metric import METRICS, STATE, WORKLOAD
 from spindown.contract.settings import NAMESPACE
 from spindown.control.plan.charge import CHARGED_EVERY
@@ -18,6 +20,7 @@ from tests.infra.observability.assembly import (
     a_config,
     alarm_metrics,
     all_of,
+    body,
     graph_metrics,
     graphs,
     synthesise,
@@ -93,6 +96,15 @@ def test_every_axis_says_what_it_counts(resources: Mapping[str, Any]) -> None:
             is_right = any(row.get("yAxis") == "right" for row in rows)
             for side in ("left", "right") if is_right else ("left",):
                 assert graph["yAxis"][side].get("label"), (graph["title"], side)
+
+
+def test_no_legend_calls_a_line_by_the_name_of_a_metric(resources: Mapping[str, Any]) -> None:
+    for dashboard in all_of(resources, "AWS::CloudWatch::Dashboard"):
+        for widget in read_dashboard(json.dumps(body(dashboard))).widgets:
+            labels = [one.label for one in widget.queries if one.is_shown]
+            assert all(labels), widget.title
+            said = [one for one in labels if not one.startswith("${PROP(")]
+            assert [one for one in said if re.search(r"[a-z][A-Z]", one)] == []
 
 
 def test_what_comes_in_lumps_is_summed_over_an_hour_or_more(

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from http import HTTPStatus
@@ -17,7 +18,16 @@ from typing import Any, cast
 import pytest
 
 from spindown.cli.dashboard.chart import LINES_SHOWN, draw_graph
-from spindown.cli.dashboard.page import Looked, batch_page, error_page, job_page, overview
+from spindown.cli.dashboard.page import (
+    Looked,
+    _alone,
+    _widget,
+    batch_page,
+    error_page,
+    job_page,
+    overview,
+    say_to_do,
+)
 from spindown.cli.dashboard.server import Site, make_server, parse_span
 from spindown.cli.session import Session
 from spindown.contract.codec import encode, to_json
@@ -29,7 +39,9 @@ from spindown.error import BadInput, ContractError, NotFound
 from spindown.job.attachment.log import keep_log
 from spindown.memory import MemoryLog, MemoryObjectStore
 from spindown.port import MetricSeries
+from spindown.reason_text import say_dead_letters
 from tests.builders import NOW
+from tests.unit.operate.test_status import World
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -217,6 +229,34 @@ def _known(name: str) -> str:
     if name != "ocr":
         raise BadInput("workload", name, "name one")
     return name
+
+
+def test_dead_letters_are_something_to_do() -> None:
+    status = replace(World().status(), dead_letters=2, troubles=("a quota is full",))
+
+    assert list(say_to_do(status)) == [say_dead_letters(2, "ocr"), "a quota is full"]
+
+
+def test_the_local_system_says_that_it_has_no_alarms() -> None:
+    session = SimpleNamespace(is_local=True, deployment=SimpleNamespace(name="demo"))
+    alarms = Widget(kind="alarm", x=0, y=0, width=24, height=3, alarms=("demo--x",))
+
+    shown = _widget(cast("Session", session), alarms, 0, NOW, NOW, {}, is_alone=False)
+
+    assert "demo--alarms" in shown
+    assert "demo--x" not in shown
+
+
+@pytest.mark.parametrize(
+    ("widths", "alone"),
+    [((24, 8, 8, 8, 24), [3]), ((6, 6, 6, 6), []), ((24, 8), [1]), ((12, 12, 8), [2])],
+)
+def test_a_graph_with_none_beside_it_is_as_wide_as_two(
+    widths: Sequence[int], alone: Sequence[int]
+) -> None:
+    widgets = [Widget(kind="metric", x=0, y=0, width=width, height=6) for width in widths]
+
+    assert list(_alone(widgets)) == alone
 
 
 def test_a_batch_tells_how_many_of_its_jobs_have_failed() -> None:

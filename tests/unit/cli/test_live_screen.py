@@ -47,7 +47,7 @@ def test_a_terminal_replaces_the_last_look_by_the_new_one() -> None:
 
 
 #: What would look like a line of ours, if it were one.
-FORGED = "broke\nno instances: nothing is billed"
+FORGED = "broke\nno instances: none is billed"
 
 
 def test_what_is_stored_makes_no_line_of_its_own() -> None:

@@ -25,6 +25,7 @@ from spindown.contract.decision import (
     RequestOutcome,
 )
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.operate.drain import begin_drain
 from spindown.operate.why import explain
 from spindown.reason_text import say_outcome
 from tests.builders import NOW
@@ -301,7 +302,8 @@ def test_a_command_that_is_named_finds_the_same_deployment() -> None:
 
 
 def test_a_drained_fleet_tells_the_command_that_undoes_it() -> None:
-    world = with_policy(max_workers=0)
+    world = with_policy()
+    begin_drain(WORKLOAD, world.ports)
     world.send(1)
     console = TextConsole(file=io.StringIO(), width=500, place=" --local")
 

@@ -15,6 +15,7 @@ from spindown.contract.row import (
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import plan_next_tick
 from spindown.port import Key, Write
+from spindown.reason_text import say, say_way_back
 from tests.builders import NOW
 from tests.control import REGION, WORKLOAD, ControlWorld, with_policy
 from tests.reading import only_reading
@@ -96,7 +97,10 @@ def test_says_what_stops_a_launch_and_ranks_all_the_same() -> None:
 
     made = plan_next_tick(WORKLOAD, world.ports)
 
-    assert made.plan.choice.blocked_by.code is ReasonCode.MAX_WORKERS
+    stopped = made.plan.choice.blocked_by
+    assert stopped.code is ReasonCode.MAX_WORKERS
+    # A drain is taken back; where 0 is deployed, nothing is.
+    assert say_way_back(WORKLOAD, world.workload_settings().policy.max_workers) in say(stopped)
     assert made.candidates.best is not None
 
 

@@ -76,7 +76,7 @@ def screen_of(status: Status, *, width: int = 140, ended: bool = False) -> str:
 def test_an_empty_deployment_says_that_nothing_bills() -> None:
     status = World().status()
 
-    assert "nothing is billed" in screen_of(status)
+    assert "none is billed" in screen_of(status)
 
 
 def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
@@ -94,13 +94,13 @@ def test_what_code_says_of_its_progress_stands_beside_its_job() -> None:
 def test_what_code_says_makes_no_line_of_ours() -> None:
     world = World()
     world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=WorkerState.BUSY, busy_slots=1))
-    said = CodeProgress(done=1, of=2, text="ok)\nno instances: nothing is billed")
+    said = CodeProgress(done=1, of=2, text="ok)\nno instances: none is billed")
     world.put(rows.lease_sort_key("i-1", 0), a_lease("i-1", progress=said))
     file = io.StringIO()
 
     TextConsole(file=file, width=200).print(render_status(world.status()))
 
-    (line,) = [line for line in file.getvalue().splitlines() if "nothing is billed" in line]
+    (line,) = [line for line in file.getvalue().splitlines() if "none is billed" in line]
     assert "i-1" in line
 
 
@@ -480,7 +480,7 @@ def test_a_reclaimed_worker_has_ended_and_nothing_bills() -> None:
     status = world.status()
 
     assert "ended        7m" in screen_of(status, ended=True)
-    assert "nothing is billed" in screen_of(status)
+    assert "none is billed" in screen_of(status)
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -573,4 +573,26 @@ def test_what_was_saved_is_told_as_an_estimate() -> None:
 def test_a_drained_fleet_says_so(*, is_drained: bool) -> None:
     status = replace(World().status(), is_drained=is_drained)
 
-    assert ("drained" in screen_of(status)) is is_drained
+    assert ("spindown drain ocr --undo" in screen_of(status)) is is_drained
+
+
+def test_where_no_machine_is_deployed_no_drain_is_to_be_taken_back() -> None:
+    status = replace(World().status(), is_drained=True, deployed_workers=0)
+
+    shown = screen_of(status)
+
+    assert "--undo" not in shown
+    assert "spindown policy set ocr max_workers=1" in shown
+
+
+@pytest.mark.parametrize("state", [WorkerState.BUSY, None])
+def test_what_is_set_aside_is_told_once(state: WorkerState | None) -> None:
+    world = World()
+    if state is not None:
+        world.put(rows.worker_sort_key("i-1"), a_worker("i-1", state=state))
+    status = replace(world.status(), budget_usd=50.0, reserved_usd=0.06)
+
+    shown = screen_of(status)
+
+    assert shown.count("$0.06") == 1
+    assert ("none is billed" in shown) is (state is None)
