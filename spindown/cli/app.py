@@ -146,11 +146,6 @@ class _Overview(Group):
         for name, (_, first_sentence) in COMMANDS.items():
             self.add_command(typer.core.TyperCommand(name, help=first_sentence))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's form
-        """Write the overview; typer would cut a sentence off where the line ends."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
-
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is asked for, loaded."""
         name, _, rest = super().resolve_command(ctx, args)

@@ -2,11 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import RenderableType
@@ -22,15 +23,21 @@ from spindown.cli.render.line import (
     told_if_slow,
 )
 from spindown.cli.render.table import make_table
+from spindown.cli.session import local_aws
 from spindown.contract.codec import encode
-from spindown.contract.name import is_entry
+from spindown.contract.name import is_entry, resource_name
+from spindown.contract.run import is_parameter
 from spindown.ec2sim.instance import InstanceState
-from spindown.error import NotFound
+from spindown.error import NotFound, SpindownError
 from spindown.installed import require
 from spindown.local import STATE, TICK, daemon
 from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, SystemStatus
 from spindown.reason_text import say_count
+
+if TYPE_CHECKING:
+    from spindown.aws.secret import SecretSource
+    from spindown.config import Config
 
 app = make_group("Run a deployment on this machine.")
 
@@ -80,11 +87,58 @@ def up(
             tick=None if tick is None else timedelta(seconds=tick),
             tell=tell,
         )
+    for line in say_untold(loaded, partial(_is_secret, local_aws(state, status).secrets())):
+        print_aside(line)
     if as_json:
         print(json.dumps(encode(status)))
         return
     for line in say_up(status, state):
         print(line)
+
+
+def _is_secret(secrets: "SecretSource", name: str) -> bool:
+    """Tell whether there is such a secret; of one that cannot be read nothing is said."""
+    try:
+        secrets.read(name)
+    except NotFound:
+        return False
+    except SpindownError:
+        return True
+    return True
+
+
+def say_untold(loaded: "Config", is_secret: Callable[[str], bool]) -> Iterator[str]:
+    """Yield which settings reach nobody here, and which machines get no secret, with the remedy.
+
+    Args:
+        loaded: the file.
+        is_secret: tells whether the local system has a secret of this name.
+    """
+    deployment = loaded.deployment
+    webhook, email = deployment.alarm_webhook, deployment.alarm_email
+    is_posted = webhook is not None and is_secret(webhook)
+    if email is not None:
+        yield "`alarm_email` is told nothing here: the local system sends no mail"
+    if webhook is not None and not is_posted:
+        yield (
+            f"`alarm_webhook` is told nothing here: the local system has no secret {webhook}; make "
+            f"it, as any SDK reaches this system, with: {_make_secret(webhook)}"
+        )
+    if email is not None or (webhook is not None and not is_posted):
+        topic = resource_name(deployment.name, "alarms")
+        yield f"what they would be told comes to the topic {topic}: `spindown docs local`"
+    for name, workload in loaded.workloads.items():
+        for secret in sorted(set(workload.run.secrets.values())):
+            if not is_secret(secret):
+                made = _make_secret(secret)
+                yield f"machines of {name} end at once without the secret {secret}; make it: {made}"
+
+
+def _make_secret(name: str) -> str:
+    """Return the command that makes a secret of this name."""
+    if is_parameter(name):
+        return f"aws ssm put-parameter --type SecureString --name {name} --value ..."
+    return f"aws secretsmanager create-secret --name {name} --secret-string ..."
 
 
 @contextmanager

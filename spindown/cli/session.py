@@ -358,21 +358,26 @@ def reach_local_system(deployment: str, config: Path) -> Session:
     Raises:
         BadInput: none runs here or beside the file, or it runs another deployment.
     """
+    state, status = _find_local_system(config)
+    if status.deployment != deployment:
+        remedy = f"the local system here runs {status.deployment}: name that"
+        raise BadInput("deployment", deployment, remedy)
+    aws = local_aws(state, status)
+    return Session(aws=aws, deployment=aws.settings(deployment).deployment())
+
+
+def local_aws(state: Path, status: "SystemStatus") -> "Aws":
+    """Return the ports to a local system; this process is left as it is."""
     import boto3  # noqa: PLC0415 - slow
     from botocore.session import Session as CoreSession  # noqa: PLC0415 - likewise
 
     from spindown.aws.wiring import Aws  # noqa: PLC0415 - likewise
     from spindown.local import daemon, environment  # noqa: PLC0415 - likewise
 
-    state, status = _find_local_system(config)
-    if status.deployment != deployment:
-        remedy = f"the local system here runs {status.deployment}: name that"
-        raise BadInput("deployment", deployment, remedy)
     core = CoreSession()
     core.set_config_variable("config_file", str(daemon.profile(state)))
     core.set_config_variable("profile", environment.PROFILE)
-    aws = Aws(boto3.Session(botocore_session=core, region_name=status.region))
-    return Session(aws=aws, deployment=aws.settings(deployment).deployment())
+    return Aws(boto3.Session(botocore_session=core, region_name=status.region))
 
 
 def has_credentials() -> bool:

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from spindown.cli.init import init
-from spindown.cli.local import down, left_off, render_instances, say_up, up
+from spindown.cli.local import down, left_off, render_instances, say_untold, say_up, up
 from spindown.cli.session import point_at_local_system
+from spindown.config import Config, load
 from spindown.error import BadInput, ConfigError
 from spindown.local.daemon import DaemonError
 from spindown.local.state import StateDirectory
@@ -90,6 +91,42 @@ def test_local_is_found_beside_the_file_from_elsewhere(
             point_at_local_system(project / "spindown.toml")
         with pytest.raises(BadInput, match="no local system runs in this folder: run this where"):
             point_at_local_system(Path("spindown.toml"))
+
+
+def a_config(directory: Path, deployment: str = "", run: str = "") -> Config:
+    path = directory / "spindown.toml"
+    path.write_text(
+        f"""
+[deployment]
+name = "lab"
+region = "us-east-1"
+zones = ["us-east-1a"]
+{deployment}
+
+[workload.main.run]
+entrypoint = "main:run"
+code = "code"
+{run}
+"""
+    )
+    return load(path)
+
+
+def test_who_is_told_nothing_here_is_said_with_the_remedy(tmp_path: Path) -> None:
+    told = 'alarm_webhook = "/team/chat"\nalarm_email = "a@example.org"'
+    loaded = a_config(tmp_path, told, 'secrets = { KEY = "team/key" }')
+    plain = a_config(tmp_path)
+
+    missing = "\n".join(say_untold(loaded, lambda _: False))
+    there = "\n".join(say_untold(loaded, lambda _: True))
+
+    assert "alarm_email" in missing
+    assert "--name /team/chat" in missing
+    assert "create-secret --name team/key" in missing
+    assert ["lab--alarms" in one for one in (missing, there)] == [True, True]
+    assert "/team/chat" not in there
+    assert "team/key" not in there
+    assert list(say_untold(plain, lambda _: False)) == []
 
 
 def test_only_queues_that_people_send_to_are_told() -> None:

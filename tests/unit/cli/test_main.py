@@ -353,6 +353,18 @@ def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("group", [[], ["local"], ["policy"], ["iam"]])
+def test_the_list_of_commands_cuts_no_sentence(
+    capsys: pytest.CaptureFixture[str], group: list[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*group, "--help"])
+
+    listed = capsys.readouterr().out.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
 def test_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])

@@ -576,7 +576,7 @@ def test_a_drained_fleet_says_so(*, is_drained: bool) -> None:
     assert ("spindown drain ocr --undo" in screen_of(status)) is is_drained
 
 
-def test_where_no_machine_is_deployed_no_drain_is_to_be_taken_back() -> None:
+def test_where_no_machine_is_deployed_no_drain_is_named() -> None:
     status = replace(World().status(), is_drained=True, deployed_workers=0)
 
     shown = screen_of(status)
