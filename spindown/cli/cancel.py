@@ -48,12 +48,23 @@ def describe(one: Cancelled) -> str:
             f"{one.job_id}: not cancelled: a later version wrote it, so that version must cancel it"
         )
     if one.outcome is CancelOutcome.OVER:
-        return f"{one.job_id}: already {one.state}"
+        return f"{one.job_id}: already {one.state}{_say_letter(one)}"
     over = one.items_done + one.items_failed
     done = f", {say_items(one.items_done, one.items_failed, None)}" if over else ""
     held = "; its worker drops it within a `heartbeat_interval`" if one.was_held else ""
-    letter = "; its dead letter is deleted" if one.was_given_up else ""
-    return f"{one.job_id}: cancelled{done}{held}{letter}"
+    return f"{one.job_id}: cancelled{done}{held}{_say_letter(one)}"
+
+
+def _say_letter(one: Cancelled) -> str:
+    """Return what became of a job's dead letter; "": it had none that is known."""
+    if one.is_letter_deleted:
+        return "; its dead letter is deleted"
+    if not one.was_given_up:
+        return ""
+    return (
+        "; its dead letter was not found: another reader may hide it for 15 minutes, then "
+        "cancel it again (whoever sends it back meanwhile sends nothing)"
+    )
 
 
 def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:

@@ -32,7 +32,7 @@ from spindown.error import (
 from spindown.job.lease_row import lease_identity, lease_key, read_lease
 from spindown.job.manifest_store import StoredManifest, load_manifest, save_manifest
 from spindown.job.message import delete, renew
-from spindown.job.redrive import redrive
+from spindown.job.redrive import RedriveOutcome, redrive
 from spindown.port import Key, Message, When, WorkPorts, Write
 from spindown.reason_text import say
 
@@ -78,14 +78,19 @@ class Cancelled:
     was_claimed: bool = True
     #: Whether a worker held it, which goes on with it until it next writes or reports.
     was_held: bool = False
-    #: Whether it had been given up; then its dead letter is deleted, which nothing can send back.
+    #: Whether it had been given up, so that it has a dead letter.
     was_given_up: bool = False
+    #: Whether that was found and is deleted. One that another reader has hidden is not found;
+    #: whoever sends it back later sends nothing, and another call looks for it again.
+    is_letter_deleted: bool = False
 
 
 def cancel(
     workload: str, jobs: Collection[str], ports: WorkPorts, *, failed: bool = True
 ) -> Iterator[Cancelled]:
     """Cancel jobs and their children, several at once; yield each in order when it is done.
+
+    Those that may have a dead letter come last, once that was looked for.
 
     Args:
         workload: whose.
@@ -94,6 +99,8 @@ def cancel(
         failed: whether those too that have failed, whose dead letters can be sent back.
     """
     gone, given_up = set[str](), set[str]()
+    last: list[Cancelled] = []
+    has_letters = failed and ports.dead_letters.backlog().visible > 0
 
     def cancel_job(job_id: str) -> tuple[Cancelled, Sequence[str]]:
         """Return what came of a job, and the children that must be cancelled too."""
@@ -108,7 +115,8 @@ def cancel(
         if manifest.state is JobState.CANCELLED:
             gone.add(job_id)
             was_held = _end_lease(manifest, workload, ports)
-        if before is JobState.FAILED:
+        was_cancelled = before is None and manifest.state is JobState.CANCELLED
+        if before is JobState.FAILED or (has_letters and was_cancelled):
             given_up.add(job_id)
         told = Cancelled(
             job_id=job_id,
@@ -118,7 +126,7 @@ def cancel(
             items_failed=manifest.items_failed,
             was_claimed=bool(manifest.body_digest),
             was_held=was_held,
-            was_given_up=job_id in given_up,
+            was_given_up=before is JobState.FAILED,
         )
         return told, children
 
@@ -128,10 +136,15 @@ def cancel(
             now, left = left, []
             for told, children in _each(cancel_job, now):
                 left += children
-                yield told
+                if told.job_id in given_up:
+                    last.append(told)
+                else:
+                    yield told
     finally:
         # Also if one of the jobs could not be cancelled.
-        _clear(workload, gone, given_up, ports)
+        deleted = _clear(workload, gone, given_up, ports)
+    for told in last:
+        yield replace(told, is_letter_deleted=told.job_id in deleted)
 
 
 def _word(manifest: Manifest) -> str:
@@ -143,17 +156,22 @@ def _word(manifest: Manifest) -> str:
 
 def _clear(
     workload: str, gone: Collection[str], given_up: Collection[str], ports: WorkPorts
-) -> None:
-    """Delete the messages of cancelled jobs, and the dead letters of those that were given up."""
+) -> Collection[str]:
+    """Delete the messages of cancelled jobs, and the dead letters of those that were given up.
+
+    Return the jobs whose dead letter is deleted; so many letters are looked at, and no more.
+    """
     # In the order in which a message goes through them.
     for queue in (ports.queue, *ports.shapes.values()):
         with suppress(NotFound):
             _sweep(gone, replace(ports, queue=queue))
-    if given_up:
-        # Of a job that is cancelled it only deletes the letter, and leaves that of another sender
-        # who took the same id.
-        for _ in redrive(workload, ports, jobs=given_up):
-            pass
+    if not given_up:
+        return ()
+    # Of a job that is cancelled it only deletes the letter, and leaves that of another sender who
+    # took the same id.
+    at_most = len(given_up) + _OTHERS_AT_MOST
+    found = redrive(workload, ports, jobs=given_up, letters_at_most=at_most)
+    return {one.job_id for one in found if one.outcome is RedriveOutcome.OVER and one.job_id}
 
 
 def _each(call: Callable[[T], R], given: Sequence[T]) -> Iterator[R]:

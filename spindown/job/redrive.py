@@ -7,10 +7,12 @@ Committed results stay.
 """
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from itertools import islice
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
@@ -80,6 +82,7 @@ def redrive(
     *,
     jobs: Collection[str] = (),
     forbids: Callable[[JobMessage], Reason] = _forbids_nothing,
+    letters_at_most: int = sys.maxsize,
 ) -> Iterator[Redriven]:
     """Send dead letters back one after the other, each job once; yield each when it is done.
 
@@ -90,11 +93,12 @@ def redrive(
         ports: the world; both queues are the workload's.
         jobs: only jobs with these ids; empty: all.
         forbids: tells why a job would be refused again at once; NO_REASON: it would not.
+        letters_at_most: how many are looked at.
     """
     left: dict[str, str] = {}
     handled: set[str | None] = set()
     try:
-        for letter, is_new in _each_letter(ports, left):
+        for letter, is_new in islice(_each_letter(ports, left), letters_at_most):
             message_id = _original_id(letter)
             try:
                 job = read_dead_letter(letter, ports)

@@ -388,6 +388,58 @@ def test_a_job_that_has_failed_can_keep_its_dead_letter() -> None:
     assert cancelled(world, "j")[0].state == JobState.CANCELLED
 
 
+def give_up(world: WorkWorld, job_id: str) -> None:
+    """Leave a job that has failed, with its dead letter."""
+    failed = Manifest(job_id=job_id, epoch=1, owner="", state=JobState.FAILED)
+    world.objects.put(manifest_key(job_id), encode_manifest(failed))
+    world.dead_letters.send([Outgoing(body=json.dumps({**JOB, "job_id": job_id}))])
+
+
+def test_a_dead_letter_is_told_as_deleted_once_it_is() -> None:
+    world = WorkWorld()
+    give_up(world, "j")
+
+    found = [
+        (told.job_id, told.is_letter_deleted, len(world.dead_letters.bodies()))
+        for told in cancel(WORKLOAD, ["j", "k"], world.ports)
+    ]
+
+    # What has no letter does not wait for those that have.
+    assert found == [("k", False, 1), ("j", True, 0)]
+
+
+def test_a_hidden_dead_letter_is_deleted_by_a_second_cancel() -> None:
+    world = WorkWorld()
+    give_up(world, "j")
+    give_up(world, "other")
+    # Another reader of the queue has both.
+    for _ in range(2):
+        world.dead_letters.receive(wait=timedelta(0), visibility=timedelta(minutes=15))
+
+    (first,) = cancelled(world, "j")
+    world.clock.advance(timedelta(minutes=15))
+    (second,) = cancelled(world, "j")
+
+    assert (first.was_given_up, first.is_letter_deleted) == (True, False)
+    assert (second.outcome, second.is_letter_deleted) == (CancelOutcome.OVER, True)
+    assert [json.loads(one)["job_id"] for one in world.dead_letters.bodies()] == ["other"]
+
+
+def test_a_cancel_looks_at_no_more_than_so_many_letters() -> None:
+    world = WorkWorld()
+    for number in range(1200):
+        give_up(world, f"other-{number}")
+    failed = Manifest(job_id="j", epoch=1, owner="", state=JobState.FAILED)
+    world.objects.put(manifest_key("j"), encode_manifest(failed))
+    looks = list[PortCall]()
+    world.after = lambda call: looks.append(call) if call.method == "receive" else None
+
+    (told,) = cancelled(world, "j")
+
+    assert not told.is_letter_deleted
+    assert len([one for one in looks if one.port == "dead_letters"]) <= 1001
+
+
 def test_a_process_that_ends_can_cancel_jobs() -> None:
     program = """
 import atexit
