@@ -103,9 +103,7 @@ def _cost(metrics: MetricScope) -> Section:
             "each workload would cost if it never ended. Of today all lines are the day so far."
         ),
         graphs=[
-            _lines(
-                metrics, "Cost per item in a day, all paid time", "CostPerItem", "Maximum", "USD"
-            ),
+            _lines(metrics, "Cost per item, a day or ten items", "CostPerItem", "Maximum", "USD"),
             _lines(metrics, "Dollars per hour", "DollarsPerHour", "Maximum", "USD"),
             Graph(
                 title="Cost of a day, and of its alternatives",

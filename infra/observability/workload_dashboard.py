@@ -127,7 +127,7 @@ def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
         ),
         graphs=[
             Graph(
-                title="Cost per item over a day",
+                title="Cost per item, a day or ten items",
                 left=[
                     metrics.metric("CostPerItem", "Maximum", label="all paid time"),
                     metrics.metric("CostPerItemBusy", "Maximum", label="busy time"),

@@ -160,8 +160,9 @@ def _source_table(found: Sequence[tuple[datetime, JobProgress]], now: datetime) 
 
 def _say_spent(spent: Spent) -> Iterator[str]:
     """Yield what an item has cost, all in, and what was saved, as ``status`` tells them."""
-    span, week = (say_span_until(spent.now, spent.begun, days) for days in (1, 7))
-    cost = say_item_cost(spent.last(), span, spent.last(7))
+    days = spent.cost_days
+    span, week = (say_span_until(spent.now, spent.begun, each) for each in (days, 7))
+    cost = say_item_cost(spent.last(days), span, spent.last(7))
     if cost:
         yield cost
     if said := say_saving(spent.saving, shortly=True):

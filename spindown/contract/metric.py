@@ -113,7 +113,7 @@ _PER_WORKLOAD: tuple[_Row, ...] = (
     ("CostRise", _DOLLARS, (CAUSE,), _OFFERS, "What a cause has added to the cost of an item."),
     ("CostRaised", _COUNT, (), _OFFERS, "1 while an item costs more than it used to."),
     ("DollarsPerHour", _DOLLARS, (), _SCALER, "What the instances of the moment cost an hour."),
-    ("CostPerItem", _DOLLARS, (), _SCALER, "Dollars of the last day by its items, if not few."),
+    ("CostPerItem", _DOLLARS, (), _SCALER, "Dollars by items, of a day or until ten items."),
     ("CostPerItemBusy", _DOLLARS, (), _SCALER, "The share of it in which slots were busy."),
     ("BudgetStopped", _COUNT, (), _SCALER, "1 while the budget stops launches."),
     # Who works?

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from spindown.contract.row import SpendRow
-from spindown.control.spend import books_up_to, last_days, last_saving, saving_of
+from spindown.control.spend import books_up_to, days_to_tell, last_days, last_saving, saving_of
 from spindown.domain.past_cost import CostWindow, Saving
 from spindown.ledger import Ledger, LedgerView
 
@@ -38,6 +38,11 @@ class Spent:
     def last(self, days: int = 1) -> CostWindow:
         """Return what the last so many times 24 hours have cost and done."""
         return last_days(self.days, self.now, days, begun=self.begun)
+
+    @property
+    def cost_days(self) -> int:
+        """Return over how many days it is told what an item costs."""
+        return days_to_tell(self.days, self.now, begun=self.begun)
 
     def between(self, start: datetime, end: datetime) -> Mapping[str, SpendRow]:
         """Return the days of UTC between two instants, the last not included."""

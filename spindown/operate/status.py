@@ -74,6 +74,9 @@ class Status:
     #: The last 24 hours, and the last seven times as long.
     last_day: CostWindow
     last_week: CostWindow
+    #: Over so many days it is told what an item costs: those until ten are done; 1: there are none.
+    cost_days: int = 1
+    cost_window: CostWindow
     #: Over seven days.
     saving: Saving
     #: Since when there was work; None: that is not known.
@@ -144,6 +147,8 @@ def read_status(
         today=spent.today,
         last_day=spent.last(),
         last_week=spent.last(7),
+        cost_days=spent.cost_days,
+        cost_window=spent.last(spent.cost_days),
         saving=spent.saving,
         begun=spent.begun,
         month_usd=month.dollars + accrued,

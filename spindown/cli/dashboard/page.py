@@ -284,8 +284,8 @@ def _workload_table(session: Session, looked: Looked) -> str:
     rows = []
     for name in session.deployment.workloads:
         status = session.status(name)
-        span = say_span_until(status.at, status.begun, 1)
-        cost = say_item_cost(status.last_day, span, status.last_week)
+        span = say_span_until(status.at, status.begun, status.cost_days)
+        cost = say_item_cost(status.cost_window, span, status.last_week)
         rows.append(
             (
                 _link(looked, "w", name),

@@ -228,7 +228,7 @@ def _money_line(status: Status) -> Text:
     if today.items_failed:
         line.append(f" done, {today.items_failed:,} failed", style="bold red")
     line.append(f", ${today.dollars:.4f}")
-    last, span = status.last_day, say_span_until(status.at, status.begun, 1)
+    last, span = status.cost_window, say_span_until(status.at, status.begun, status.cost_days)
     said = say_item_cost(last, span, status.last_week)
     if said and last.cost_per_item is None:
         line.append(f", {said}")

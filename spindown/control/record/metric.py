@@ -15,7 +15,7 @@ from spindown.control.observe.observation import Observation, TickFacts
 from spindown.control.plan.action import Action, ActionKind, EndRow
 from spindown.control.plan.breaker import open_breakers
 from spindown.control.plan.plan import Plan
-from spindown.control.spend import Charge, last_days
+from spindown.control.spend import Charge, days_to_tell, last_days
 from spindown.domain.alert import Review
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import QUOTA_CODES, CapacityType
@@ -137,11 +137,13 @@ def _cost(tick: TickResult) -> Mapping[str, float]:
     if day.paid_seconds > 0:
         values["IdleShare"] = 100 * day.idle_seconds / day.paid_seconds
     values |= _gpu_use(tick)
+    spend, now = tick.facts.view.spend, tick.facts.now
+    span = last_days(spend, now, days_to_tell(spend, now))
     each = cost_per_item(
-        dollars=day.dollars,
-        items=day.items,
-        busy_seconds=day.busy_seconds,
-        paid_seconds=day.paid_seconds,
+        dollars=span.dollars,
+        items=span.items,
+        busy_seconds=span.busy_seconds,
+        paid_seconds=span.paid_seconds,
     )
     if each is not None:
         values |= {"CostPerItem": each.all_in, "CostPerItemBusy": each.busy}

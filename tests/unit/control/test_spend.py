@@ -8,7 +8,7 @@ import pytest
 from spindown.contract.event import StateChange
 from spindown.contract.row import BUDGET, DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
 from spindown.control.interrupt import react
-from spindown.control.spend import items_since_yesterday, last_days
+from spindown.control.spend import days_to_tell, items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import extra_price_per_hour
 from spindown.domain.policy import Policy
@@ -298,6 +298,35 @@ def test_the_cost_of_an_item_does_not_begin_anew_at_midnight() -> None:
 
     assert world.metrics.values("CostPerItem") == pytest.approx([0.08] * 6)
     assert world.metrics.values("IdleShare") == pytest.approx([25.0] * 6)
+
+
+@pytest.mark.parametrize(
+    ("items_a_day", "days"),
+    # At noon: today's, half of the oldest day's, and whole days between.
+    [(10, 1), (7, 1), (6, 2), (3, 3), (1, 10), (0, 1)],
+)
+def test_the_cost_of_an_item_is_that_of_the_last_ten(items_a_day: int, days: int) -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    rows = {
+        f"2026-01-{day:02}": SpendRow(dollars=5.0 * items_a_day, items=items_a_day)
+        for day in range(1, 32)
+    }
+
+    found = days_to_tell(rows, noon)
+
+    assert found == days
+    window = last_days(rows, noon, found)
+    assert window.cost_per_item == (pytest.approx(5.0) if items_a_day else None)
+
+
+def test_few_long_items_a_day_have_a_cost_too() -> None:
+    world = ControlWorld()
+    for ago in range(6):
+        world.put_day(world.now - timedelta(days=ago), dollars=15.0, items=3, busy_seconds=3600.0)
+
+    world.run(1)
+
+    assert world.metrics.values("CostPerItem") == pytest.approx([5.0])
 
 
 @pytest.mark.parametrize(("day", "items"), [(5, 1), (4, 1), (3, 0)])
