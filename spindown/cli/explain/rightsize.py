@@ -14,7 +14,7 @@ from rich.table import Table
 from spindown import config as configuration
 from spindown.cli import option
 from spindown.cli.render.line import told_if_slow
-from spindown.cli.render.saving import format_item_cost, say_usd
+from spindown.cli.render.saving import AT_WORK, PAID, format_item_cost, say_usd
 from spindown.cli.render.screen import format_seconds, print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
@@ -63,6 +63,9 @@ def render_rightsizing(
         function_file: the file of the function that the workload is; None: it is none.
     """
     yield _headline(found)
+    if found.jobs:
+        columns = ", and a month" if found.sizings else ""
+        yield f"USD at work{columns}: {AT_WORK}; `spindown bill` counts {PAID}."
     if found.sizings:
         yield _types_table(found.sizings)
         yield _say_mode(found)
@@ -161,7 +164,7 @@ def _headline(found: Rightsizing) -> str:
     held = format_seconds(timedelta(seconds=found.seconds))
     return (
         f"{found.workload}: {say_count(found.jobs, 'job')} in {days}, {held} on"
-        f" {', '.join(found.types)}, ${say_usd(found.dollars)}"
+        f" {', '.join(found.types)}, ${say_usd(found.dollars)} at work"
     )
 
 

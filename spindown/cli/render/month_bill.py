@@ -9,6 +9,7 @@ from rich.text import Text
 
 from spindown.cli.render.saving import (
     ALL_IN,
+    PAID,
     SAVED,
     format_item_cost,
     item_cost_cell,
@@ -35,7 +36,7 @@ def render_bill(
     """Yield the bill: its rows and their sum, and for each workload items and savings."""
     yield (
         f"{bill.deployment}, {bill.start:%Y-%m-%d} to {bill.end:%Y-%m-%d %H:%M} UTC, in USD; "
-        "~ marks an estimate"
+        f"~ marks an estimate; machines: {PAID}"
     )
     yield _table(rows, grouping)
     for one in bill.workloads:

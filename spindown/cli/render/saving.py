@@ -18,6 +18,8 @@ SAVED = (
 )
 #: What the cost of a batch or a job is, wherever it is told.
 AT_WORK = "machines' time at work on it; boots and idle time come on top"
+#: What the dollars of a bill are, where those at work are told too.
+PAID = "all paid time of machines, boots and idle time included"
 
 _CENT = 0.01
 #: USD; sums of floats that should be equal differ by less.

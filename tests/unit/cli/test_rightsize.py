@@ -10,6 +10,7 @@ import pytest
 from rich.table import Table
 
 from spindown.cli.explain.rightsize import render_rightsizing, rightsizing_to_json
+from spindown.cli.render.saving import AT_WORK, PAID
 from spindown.config import load, parse
 from spindown.contract.learned_size import sizes_key
 from spindown.control.usage import compact
@@ -37,7 +38,11 @@ def test_says_what_to_write_and_what_it_saves() -> None:
 
     said = told(world)
 
-    assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.0083"
+    assert said[0] == "classify: 1 job in the last 14 days, 1m on g6.xlarge, $0.0083 at work"
+    # The bill counts more.
+    counted = said.pop(1)
+    assert AT_WORK in counted
+    assert PAID in counted
     # One job is little to go by.
     assert said[1].startswith("classify: 1 job so far, too few")
     assert said[2] == "GPUs computed 80 % of the time, with 20 % of their memory."
@@ -101,9 +106,9 @@ def test_says_what_more_memory_costs_where_it_nearly_ran_out() -> None:
 
     said = told(world)
 
-    assert said[3].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
-    assert said[3].endswith(" for 1,000 items.")
-    assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[3]
+    assert said[4].startswith("What has enough is g6.xlarge/us-west-2a/spot at $")
+    assert said[4].endswith(" for 1,000 items.")
+    assert " more than g4dn.xlarge/us-west-2a/spot at $" in said[4]
     assert said[-1] == "    gpu_memory_gib_min = 20"
 
 
@@ -113,7 +118,7 @@ def test_says_what_asking_for_less_saves_with_the_same_offer() -> None:
 
     said = told(world)
 
-    assert said[3].endswith("stays the best; others could stand in for it when it is dry.")
+    assert said[4].endswith("stays the best; others could stand in for it when it is dry.")
     assert said[-1] == "    memory_gib_min = 4"
 
 
@@ -188,7 +193,7 @@ def test_cents_of_real_jobs_are_no_zero() -> None:
     world = asking_for_much()
     keep(world, seconds=0.5)
 
-    assert told(world)[0].endswith("$0.00007")
+    assert told(world)[0].endswith("$0.00007 at work")
 
 
 @pytest.mark.parametrize("mode", [Rightsize.ADVISE, Rightsize.OFF])

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from spindown.cli.render.month_bill import render_bill, render_export_comparison
-from spindown.cli.render.saving import say_saving
+from spindown.cli.render.saving import PAID, say_saving
 from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.row import SpendRow
@@ -171,6 +171,8 @@ def test_the_screen_marks_what_is_an_estimate() -> None:
     shown = screen_of(bill_of(world))
 
     assert "machines" in shown
+    # `rightsize` counts less.
+    assert PAID in shown
     control = next(line for line in shown.splitlines() if line.startswith("control plane"))
     assert "~" in control
     assert "75 % less" in shown
