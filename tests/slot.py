@@ -27,7 +27,7 @@ from spindown.worker.action import WorkerActions
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog, open_log
 from spindown.worker.machine.leftover import Leftovers
 from spindown.worker.settings import WorkerSettings
@@ -190,7 +190,7 @@ class SlotWorld:
         return [line for line in lines if line["event"] == name]
 
 
-def a_lifecycle(world: WorkWorld, log: EventLog, *, code_digest: str = "") -> WorkerLifecycle:
+def a_lifecycle(world: WorkWorld, log: EventLog, *, code_digest: str = "") -> SharedLifecycle:
     """Return the lifecycle of a worker that may be told to stop at once."""
     habits = Habits(
         code_digest=code_digest,
@@ -199,7 +199,7 @@ def a_lifecycle(world: WorkWorld, log: EventLog, *, code_digest: str = "") -> Wo
         shortest_rest=timedelta(seconds=0.01),
     )
     standing = Standing(policy=world.policy, idle_timeout=10 * MINUTE)
-    return WorkerLifecycle(world.clock, standing, habits, log)
+    return SharedLifecycle(world.clock, standing, habits, log)
 
 
 class InLine(Executor):

@@ -22,7 +22,7 @@ from spindown.error import AccessDenied, SpindownError
 from spindown.job.message import put_back
 from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog
 
 
@@ -30,7 +30,7 @@ class WorkerActions:
     """Carries commands out and tells the lifecycle what came of it."""
 
     def __init__(
-        self, life: WorkerLifecycle, worker_row: WorkerRow, ports: WorkPorts, log: EventLog
+        self, life: SharedLifecycle, worker_row: WorkerRow, ports: WorkPorts, log: EventLog
     ) -> None:
         self._life = life
         self._worker_row = worker_row

@@ -42,7 +42,7 @@ from spindown.worker.child.runner import Runner
 from spindown.worker.code_folder import make_own, make_shared
 from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.control_group import share_of_memory
 from spindown.worker.machine.leftover import Leftovers, leftovers_of_slot
@@ -97,7 +97,7 @@ class Daemon:
             shape=parts.home.shape,
         )
         settings = parts.settings
-        self._life = WorkerLifecycle(
+        self._life = SharedLifecycle(
             clock=parts.ports.clock,
             standing=read_standing(parts.ports.table, parts.home.workload, shape=parts.home.shape),
             habits=Habits(

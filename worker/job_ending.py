@@ -41,7 +41,7 @@ from spindown.port import WorkPorts
 from spindown.reason_text import say_error
 from spindown.worker.child.runner import Runner
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.machine.leftover import Leftovers
 from spindown.worker.transfer.next_message import NextMessage
@@ -73,7 +73,7 @@ class SlotContext:
     worker_row: WorkerRow
     ports: WorkPorts
     runner: Runner
-    life: WorkerLifecycle
+    life: SharedLifecycle
     reporter: Reporter
     renewer: LeaseRenewer
     log: EventLog

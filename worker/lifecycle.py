@@ -34,7 +34,7 @@ from spindown.worker.log import EventLog
 _LOOK_UP = timedelta(seconds=1)
 
 
-class WorkerLifecycle:
+class SharedLifecycle:
     """The state of the worker, and the commands that nobody has carried out yet."""
 
     def __init__(self, clock: Clock, standing: Standing, habits: Habits, log: EventLog) -> None:

@@ -2,9 +2,10 @@
 
 Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
 it proves nothing. Two more threads send the log: at every heartbeat, and at once what code prints.
-A worker that is silent is powered off by ``system/deadman.sh``, after 15 minutes. That the user's
-code hangs is seen elsewhere: ``child.runner`` and ``child.command`` kill what takes
-longer than ``item_timeout``.
+What the worker does with what is heard, a notice for instance, is decided in
+``domain.worker_lifecycle``. A worker that is silent is powered off by ``system/deadman.sh``, after
+15 minutes. That the user's code hangs is seen elsewhere: ``child.runner`` and ``child.command``
+kill what takes longer than ``item_timeout``.
 """
 
 import threading
@@ -30,7 +31,7 @@ from spindown.job.progress import Reporter
 from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import Metadata, WorkPorts
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.settings import WorkerSettings
 
@@ -44,7 +45,7 @@ class Watch:
     def __init__(  # noqa: PLR0913 - what its looks need
         self,
         *,
-        life: WorkerLifecycle,
+        life: SharedLifecycle,
         worker_row: WorkerRow,
         renewers: Sequence[LeaseRenewer],
         metadata: Metadata,

@@ -24,7 +24,7 @@ from spindown.cli.wait import end_to_json, say_failures
 from spindown.contract.codec import encode
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import JobProgress, progress_of
-from spindown.job.source_job import (
+from spindown.job.source_search import (
     SEARCHED_AT_MOST,
     has_source_jobs,
     list_source_jobs,

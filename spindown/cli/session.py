@@ -28,7 +28,7 @@ from spindown.job.epoch import read_requeued
 from spindown.job.lost_message import count_lost
 from spindown.job.result import JobProgress, find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
-from spindown.job.source_job import is_address
+from spindown.job.source_search import is_address
 from spindown.ledger import Ledger
 from spindown.operate.batch import Outlook, read_outlook
 from spindown.operate.status import Status, read_status, with_next_try

@@ -1,8 +1,9 @@
 """Learn how large jobs of each type are, from what workers have measured since the last hour.
 
-Each run folds the records written since the last one into the history of their type, decides anew
-and writes both as one object. A run that fails leaves the object as it was, and the next one reads
-the same records. What workers write is read as hostile (``control.usage``).
+Each run folds the records written since the last one into the history of their type, has
+``domain.rightsizing`` decide anew, and writes both as one object. A run that fails leaves the
+object as it was, and the next one reads the same records. What workers write is read as hostile
+(``control.usage``).
 """
 
 import logging

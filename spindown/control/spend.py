@@ -6,6 +6,9 @@ says up to when it has paid, nor what it costs, since when it runs, or that it h
 spot at the price of the moment (EC2 User Guide, Spot Instance pricing), so each charge also notes
 the price for the next one.
 
+Before EC2 is asked, a launch sets its dollars aside in ``control.plan.launch_allowance``
+(``reserve``), so that two workloads which launch at once do not overspend the month.
+
 Dollars go to the day of the workload and to the month of the deployment; what a launch has
 reserved in the budget is released step by step as its workers are charged. With a budget it is
 corrected then, to what its workers need by now.

@@ -1,10 +1,13 @@
-"""Who may take a job, and for how long.
+"""Who may take a job, and for how long; what becomes of a message, a duplicate's too.
 
 The job's manifest is the fence, the lease row is the lease. Both are read through the protocols
 below, so that this module knows nothing of how they are stored. A message is hidden, and its job
 leased, for ``lease_duration`` from the receive on (``worker.slot``); ``worker.watch`` has
 ``job.heartbeat`` extend both every ``heartbeat_interval``. A holder whose lease is over may still
 write; ``job.commit.commit_as`` fails for it, since a new holder has changed the manifest.
+
+What is done with a message that was received is told by ``claim_verdict``: its job is claimed, or
+the message is deleted since its job is over, moved to the dead letters, or put back.
 
 Also decided in: ``domain.policy`` (``lease_duration``, five minutes by default).
 """

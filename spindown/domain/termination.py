@@ -4,6 +4,9 @@ Three words, by strength. To *wind down* is to tell a worker to end by itself. T
 mark the row of a worker that breaks its contract. To *terminate* is the call that ends an instance:
 of each condemned worker, of each that has outstayed (``outstayed``), and of each orphan.
 
+The jobs of a worker that is gone go back by ``control.plan.requeue``. What a worker decides about
+itself is in ``domain.worker_lifecycle``.
+
 An instance is terminated when
 
 - it gives no sign of life any more (``find_terminations``: ``_stale``);

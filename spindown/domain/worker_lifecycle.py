@@ -1,5 +1,7 @@
 """When a worker polls, drains and ends itself: ``step(state, event)`` returns state and commands.
 
+A worker that is silent or breaks its contract is ended from outside (``domain.termination``).
+
 Every decision that a worker makes about itself is made here: when a slot polls and for how long,
 when idle means the end, what ends the worker, by when jobs must be given back, when to power off.
 Drivers decide nothing. They tell what happened (events, each with the time of its clock) and do

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from spindown.contract.codec import Row, decode, replace_fields
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, body_digest
-from spindown.contract.job.source import source_of
+from spindown.contract.job.s3_event import source_of
 from spindown.contract.row import (
     history_partition,
     requeued_sort_key,

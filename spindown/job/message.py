@@ -2,7 +2,7 @@
 
 Whatever leaves here carries the job's id, so a copy can never become another job. A copy is
 sent before the original is deleted: a crash in between leaves two messages of one job, of which
-the manifest lets only one do anything.
+the manifest lets only one do anything (``domain.lease.claim_verdict``).
 """
 
 import json

@@ -6,8 +6,8 @@ age of a message only with the message. The ledger says how long the queue has n
 which bounds the age of its messages without a call; a scan is made only when it is due.
 
 A copy is sent before the original is deleted. A crash in between leaves two messages of one job;
-the manifest lets only one have an effect. A message without an id gets one here, the same that a
-claim would give it.
+the manifest lets only one have an effect (``domain.lease.claim_verdict``). A message without an id
+gets one here, the same that a claim would give it.
 """
 
 import json

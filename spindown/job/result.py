@@ -19,7 +19,7 @@ from spindown.domain.batch import end_of_job
 from spindown.domain.dead_letter import last_said
 from spindown.error import ContractError, NotFound
 from spindown.job.manifest_store import load_manifest
-from spindown.job.source_job import find_by_object, is_address
+from spindown.job.source_search import find_by_object, is_address
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count
 

@@ -25,7 +25,7 @@ from spindown.contract.job.message import (
     parse_job,
     with_id,
 )
-from spindown.contract.job.source import source_of
+from spindown.contract.job.s3_event import source_of
 from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD, class_of
 from spindown.contract.queue import shape_queue

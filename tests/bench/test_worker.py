@@ -39,7 +39,7 @@ from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import open_log
 from spindown.worker.settings import AskedMachine
 from spindown.worker.slot import Slot
@@ -128,7 +128,7 @@ def make_slot(aws: Aws, tmp_path: Path) -> tuple[Slot, ChildRunner]:
     renewer = LeaseRenewer(slot_id, worker_row, ports)
     worker = a_worker(launched_at=datetime.now(UTC))
     standing = Standing(policy=Policy(), idle_timeout=timedelta(minutes=5))
-    life = WorkerLifecycle(aws.clock, standing, Habits(code_digest=""), log)
+    life = SharedLifecycle(aws.clock, standing, Habits(code_digest=""), log)
     life.tell(CheckedIn, worker.launched_at, worker.capacity_type, 1)
     bench = SlotContext(
         slot_id=slot_id,

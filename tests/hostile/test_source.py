@@ -13,7 +13,7 @@ from tests.hostile.message import check
 from tests.hostile.row import VALUES
 from tests.proof.recovery import recover
 from tests.proof.world import a_world
-from tests.unit.contract.test_source import of_eventbridge, of_s3
+from tests.unit.contract.test_s3_event import of_eventbridge, of_s3
 
 #: What a bucket, a key, a version or an event may be called by who is not S3.
 _NAMES = [

@@ -32,7 +32,7 @@ from spindown.port import WorkPorts
 from spindown.worker.action import WorkerActions
 from spindown.worker.job_ending import SlotContext
 from spindown.worker.lease_renewer import LeaseRenewer
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.settings import WorkerSettings
 from spindown.worker.watch import Watch
 from tests.proof.fault import Crashed
@@ -72,7 +72,7 @@ class Process:
             stop_grace=timedelta(0),
             shortest_rest=timedelta(milliseconds=10),
         )
-        self.life = WorkerLifecycle(world.clock, standing, habits, self.log)
+        self.life = SharedLifecycle(world.clock, standing, habits, self.log)
         self.actions = WorkerActions(self.life, self.worker_row, self.ports, self.log)
         self.worker = self.worker_row.check_in(patience=timedelta(0))
         self.reporter = Reporter(

@@ -36,7 +36,7 @@ from tests.control import DEPLOYMENT, PRICES, REGION, WORKLOAD, ZONES, ControlWo
 from tests.proof.fault import Crashed, Faults
 from tests.proof.process import Process
 from tests.slot import Script, square
-from tests.unit.contract.test_source import of_eventbridge
+from tests.unit.contract.test_s3_event import of_eventbridge
 
 BUCKET = "s3://inputs/"
 #: Where new objects are jobs.

@@ -19,7 +19,7 @@ from spindown.job.claimed_job import ClaimedJob
 from spindown.job.item import look_at_items
 from spindown.job.message import put_back, read_stored
 from spindown.port import Message, WorkPorts
-from spindown.worker.lifecycle import WorkerLifecycle
+from spindown.worker.lifecycle import SharedLifecycle
 from spindown.worker.log import EventLog
 from spindown.worker.transfer.prefetch import Prefetch
 
@@ -41,7 +41,7 @@ class NextMessage:
     def __init__(
         self,
         *,
-        life: WorkerLifecycle,
+        life: SharedLifecycle,
         ports: WorkPorts,
         batch_size: int,
         scratch: Path,

@@ -10,7 +10,7 @@ with optional ``job_id``, ``batch_id``, ``tenant``, ``params``, ``schema``, ``ty
 ``requirements``, of which the last two say what machine it needs. A message never names code.
 Parsing is total: any text gives a JobMessage or a ContractError in one sentence.
 
-An event that S3 sends of an object is a message too (``contract.job.source``).
+An event that S3 sends of an object is a message too (``contract.job.s3_event``).
 
 What has no room in a message, and each part of a split job, Spindown stores whole and sends by its
 digest: ``{"job_id": "j", "stored": "<SHA-256>"}``. Whoever else sends that says nothing new: only
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 from spindown.contract.codec import DEPTH_MAX, count_values, load_strict, to_json
-from spindown.contract.job.source import is_event, read_event
+from spindown.contract.job.s3_event import is_s3_event, read_s3_event
 from spindown.domain.policy import Needs
 from spindown.error import ContractError, NewerSchema
 
@@ -133,8 +133,8 @@ def parse_job(body: str) -> JobMessage:
         ContractError: it is malformed; names the field, the value and the remedy.
     """
     row = _load_object(body)
-    if is_event(row):
-        items, job_id = read_event(row)
+    if is_s3_event(row):
+        items, job_id = read_s3_event(row)
         return JobMessage(items=items, job_id=job_id)
     _check_schema(row)
     _check_keys(row, [f.name for f in fields(JobMessage) if f.name != _OF_STORED])

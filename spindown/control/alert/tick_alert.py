@@ -1,7 +1,8 @@
 """Which alerts a tick finds: what is wrong that no other tick will fix by itself.
 
 CloudWatch's own alarms watch what must be heard even when this code is silent: the tick, the
-queues, money. This code tells what only it can explain, with EC2's words in the text.
+queues, money (``infra.observability.alarm``). This code tells what only it can explain, with EC2's
+words in the text; for how long that must last before a person is told is in ``domain.alert``.
 """
 
 from collections.abc import Iterator, Sequence

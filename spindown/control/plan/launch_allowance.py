@@ -1,9 +1,9 @@
 """What launches may still take: workers, dollars an hour, dollars of the month, calls of EC2.
 
 A plan and its executor go by the same ``LaunchAllowance``. Each request takes what it may cost at
-most, whichever of its offers EC2 chooses, so that the next one fits beside it. Rows that other
-workloads change are guarded again by the conditions of the writes themselves. Which workers the
-budget still pays for is planned in ``over_limits``.
+most, whichever of its offers EC2 chooses, so that the next one fits beside it. Two workloads that
+launch at once do not overspend the month: ``reserve`` writes on the condition that the month's row
+still has room. Which workers the budget still pays for is planned in ``over_limits``.
 """
 
 import math

@@ -1,4 +1,8 @@
-"""Choose the offers that missing workers could come from, and how many may be had."""
+"""Choose the offers that missing workers could come from, and how many may be had.
+
+Their order is of ``domain.ranking``, the number of ``domain.machine_count``. What keeps a launch
+back is noted here as ``blocked_by``: no offer, a breaker, a ceiling or the budget.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

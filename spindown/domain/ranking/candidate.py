@@ -1,6 +1,6 @@
 """The values of a ranking: what an offer would cost, and why one is left out.
 
-In which order they come is decided in ``candidate_list``.
+What an item costs on an offer, and so the order, is worked out in ``candidate_list`` (``_score``).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -4,10 +4,14 @@ Every offer is scored in one pass (``_score`` sorts), and the result is explaine
 candidates with their cost parts, and rejections with their reasons, are built only when somebody
 asks for them.
 
-Also decided in: ``terms`` (what an item costs on an offer), ``learning.throughput`` and
-``relative_throughput`` (how fast a machine is, before it is measured too), ``constraint`` (which
-offers are excluded), ``candidate`` (bands of nearly equal offers), ``useless_trait`` (which are
-asked last), ``control.plan.launch_request`` (which requests are made of the list).
+What an item costs on an offer is its price times the hours that EC2 charges for it, and what its
+bytes cost between regions: ``terms`` has the hours, of which ``charged_hours`` counts boots,
+interruptions and idle time, and ``_score`` the product.
+
+Also decided in: ``learning.throughput`` and ``relative_throughput`` (how fast a machine is, before
+it is measured too), ``constraint`` (which offers are excluded), ``candidate`` (bands of nearly equal
+offers), ``useless_trait`` (which are asked last), ``control.plan.launch_request`` (which requests
+are made of the list).
 """
 
 import math

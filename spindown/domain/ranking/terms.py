@@ -1,4 +1,8 @@
-"""What one ranking works out once: per processor, per instance type, per interruption rate."""
+"""What one ranking works out once: per processor, per instance type, per interruption rate.
+
+The hours that an item takes come from ``charged_hours``; ``candidate_list`` multiplies them by the
+price of each offer.
+"""
 
 import math
 from collections.abc import Iterable, Mapping

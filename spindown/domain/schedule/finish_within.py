@@ -36,7 +36,7 @@ _LEAVE_SPOT, _ON_DEMAND_ONLY, _RETURN = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class TimeReserve:
     """What slack is held back for: changes of machines, and how often they happen."""
 
     #: What one change of machines takes at most.
@@ -81,7 +81,7 @@ class DeadlineForecast:
     speed: float = 0.0
 
 
-def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
+def reserve_of(knowledge: Knowledge, policy: Policy) -> TimeReserve:
     """Return what is held back: a change takes the p95 boot, two ticks, and the work done again.
 
     A tick passes until the need is seen, and one more if the launch is refused and tried again. At
@@ -98,12 +98,12 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> Reserve:
     redone = max(redone, 1.0 / usual_throughput(knowledge, policy))
     again = timedelta(hours=redone)
     change = surely_up(knowledge, policy, ticks=2) + again
-    return Reserve(change=change, redone=again, rate=rate)
+    return TimeReserve(change=change, redone=again, rate=rate)
 
 
 def judge(
     job: Unfinished,
-    reserve: Reserve,
+    reserve: TimeReserve,
     now: datetime,
     *,
     takes: timedelta | None = None,
@@ -148,7 +148,7 @@ def judge(
 
 
 def forecast_deadlines(
-    jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, *, slots: int
+    jobs: Sequence[Unfinished], reserve: TimeReserve, now: datetime, *, slots: int
 ) -> DeadlineForecast:
     """Return what all deadlines ask for together; the fleet has ``slots`` slots at most."""
     found = sorted(_judge_all(jobs, reserve, now, slots), key=lambda each: each.slack)
@@ -166,7 +166,7 @@ def forecast_deadlines(
 
 
 def _judge_all(
-    jobs: Sequence[Unfinished], reserve: Reserve, now: datetime, slots: int
+    jobs: Sequence[Unfinished], reserve: TimeReserve, now: datetime, slots: int
 ) -> Iterator[JobForecast]:
     """Yield what each job asks for.
 
@@ -185,13 +185,13 @@ def _judge_all(
         yield judge(job, reserve, now, takes=takes, at_risk=at_risk)
 
 
-def _speed(verdict: JobForecast, reserve: Reserve, now: datetime) -> float:
+def _speed(verdict: JobForecast, reserve: TimeReserve, now: datetime) -> float:
     """Return the speed that meets the deadline, as a share of the usual; 0: no speed does."""
     left = verdict.job.due - now - reserve.of(verdict.job.at_risk)
     return verdict.job.work / left if left > timedelta(0) else 0.0
 
 
-def pays_at(verdict: JobForecast, dollars: float, reserve: Reserve, policy: Policy) -> float:
+def pays_at(verdict: JobForecast, dollars: float, reserve: TimeReserve, policy: Policy) -> float:
     """Return the cost of an item on spot, USD, below which a running job should migrate there.
 
     An item costs u now and v there. During a change of length c at most, both machines are paid.

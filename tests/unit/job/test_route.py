@@ -36,7 +36,7 @@ from spindown.job.message import first_sent_at
 from spindown.job.redrive import redrive
 from spindown.job.route import SHAPES_AT_MOST, Routed, route
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused
-from spindown.job.source_job import find_by_object
+from spindown.job.source_search import find_by_object
 from spindown.memory import PortCall
 from spindown.port import Outgoing
 from tests.builders import AT_ONCE, a_type, minutes

@@ -12,7 +12,7 @@ from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
 from spindown.job.manifest_store import SMALL_BYTES
 from spindown.job.result import count_items, find_jobs, read_batch
-from tests.unit.contract.test_source import of_eventbridge, of_s3, parsed
+from tests.unit.contract.test_s3_event import of_eventbridge, of_s3, parsed
 from tests.work import WorkWorld, a_portion, a_slot_id
 
 ID = parsed(of_s3()).job_id or ""

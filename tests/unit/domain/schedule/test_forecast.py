@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.domain.schedule import Demand, Reserve, forecast_deadlines, hurry
+from spindown.domain.schedule import Demand, TimeReserve, forecast_deadlines, hurry
 from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, ON_DEMAND, SPOT, a_demand, a_start_plan, minutes
 from tests.unit.domain.schedule.unfinished import HOUR, RESERVE, a_job
@@ -43,14 +43,14 @@ def test_a_long_job_may_be_urgent_before_a_short_tighter_one() -> None:
 def test_a_short_job_behind_a_long_one_keeps_back_its_loss(
     slack: float, mode: PurchaseMode
 ) -> None:
-    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+    reserve = TimeReserve(change=minutes(35), redone=minutes(30), rate=0.0)
     long, short = a_job(0, work=2.0, on=SPOT), a_job(slack + 120, work=0.1)
 
     assert forecast_deadlines([long, short], reserve, NOW, slots=1).mode is mode
 
 
 def test_a_short_job_s_machine_has_the_time_its_loss_leaves() -> None:
-    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+    reserve = TimeReserve(change=minutes(35), redone=minutes(30), rate=0.0)
 
     # Six minutes of work are due in 26, of which a change takes 11.
     forecast = forecast_deadlines([a_job(20, work=0.1)], reserve, NOW, slots=1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
 from spindown.domain.offer import CapacityType
-from spindown.domain.schedule import Reserve, judge, reserve_of
+from spindown.domain.schedule import TimeReserve, judge, reserve_of
 from spindown.domain.spot_or_on_demand import PurchaseMode
 from tests.builders import NOW, ON_DEMAND, SPOT, a_policy, a_pool, minutes
 from tests.unit.domain.schedule.unfinished import RESERVE, a_job
@@ -73,7 +73,7 @@ def test_a_change_is_a_slow_boot_two_ticks_and_repeated_work() -> None:
 
 
 def test_no_more_is_held_back_than_a_job_has_to_lose() -> None:
-    reserve = Reserve(change=minutes(35), redone=minutes(30), rate=0.0)
+    reserve = TimeReserve(change=minutes(35), redone=minutes(30), rate=0.0)
     # Six minutes of work: a change takes 11 minutes of it, not 35.
     slacks = (33.1, 33, 22.1, 22)
     modes = [judge(a_job(slack, work=0.1), reserve, NOW).mode for slack in slacks]

@@ -3,7 +3,7 @@
 import pytest
 
 from spindown.domain.policy import Policy
-from spindown.domain.schedule import Reserve, judge, pays_at
+from spindown.domain.schedule import TimeReserve, judge, pays_at
 from tests.builders import NOW, ON_DEMAND, minutes
 from tests.unit.domain.schedule.unfinished import RESERVE, a_job
 
@@ -32,7 +32,7 @@ def test_moving_never_pays_for_less_work_than_a_change_takes() -> None:
     ],
 )
 def test_spot_that_is_taken_back_saves_for_no_longer(rate: float, hours: float) -> None:
-    reserve = Reserve(change=minutes(10), rate=rate)
+    reserve = TimeReserve(change=minutes(10), rate=rate)
     verdict = judge(a_job(600, work=40.0, on=ON_DEMAND), reserve, NOW)
 
     limit = pays_at(verdict, 1.0, reserve, Policy())

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
-from spindown.domain.schedule import Reserve, Unfinished
+from spindown.domain.schedule import TimeReserve, Unfinished
 from tests.builders import NOW, minutes
 
 HOUR = timedelta(hours=1)
 #: A change takes 10 minutes; a loss every 10 hours.
-RESERVE = Reserve(change=minutes(10), rate=0.1)
+RESERVE = TimeReserve(change=minutes(10), rate=0.1)
 
 
 def a_job(slack: float, *, work: float = 10.0, **changes: object) -> Unfinished:

@@ -43,12 +43,12 @@ class _Written:
     is_folder: bool
 
 
-def is_event(row: Mapping[str, Any]) -> bool:
+def is_s3_event(row: Mapping[str, Any]) -> bool:
     """Tell whether a message was sent by S3, or says that it was."""
     return "Records" in row or row.get("source") == "aws.s3" or row.get("Event") == _TEST
 
 
-def read_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+def read_s3_event(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     """Return the items of an event, each ``s3://bucket/key``, and the id of their job.
 
     There are no items, and no id, where no object came to be: S3's test of a notification, and the

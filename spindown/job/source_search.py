@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 
 from spindown.contract.job.manifest import JOBS, Manifest, manifest_key
-from spindown.contract.job.source import ADDRESS, ID_PREFIX, is_source_id
+from spindown.contract.job.s3_event import ADDRESS, ID_PREFIX, is_source_id
 from spindown.error import ContractError, NewerSchema, NotFound
 from spindown.job.manifest_store import read_small_manifest
 from spindown.port import ObjectStore

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.message import JobMessage, encode_job, parse_job
-from spindown.contract.job.source import source_of
+from spindown.contract.job.s3_event import source_of
 from spindown.error import ContractError
 
 
