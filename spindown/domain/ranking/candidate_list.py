@@ -9,9 +9,9 @@ bytes cost between regions: ``terms`` has the hours, of which ``charged_hours`` 
 interruptions and idle time, and ``_score`` the product.
 
 Also decided in: ``learning.throughput`` and ``relative_throughput`` (how fast a machine is, before
-it is measured too), ``constraint`` (which offers are excluded), ``candidate`` (bands of nearly equal
-offers), ``useless_trait`` (which are asked last), ``control.plan.launch_request`` (which requests
-are made of the list).
+it is measured too), ``constraint`` (which offers are excluded), ``candidate`` (bands of nearly
+equal offers), ``useless_trait`` (which are asked last), ``control.plan.launch_request`` (which
+requests are made of the list).
 """
 
 import math
