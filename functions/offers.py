@@ -14,7 +14,7 @@ from spindown.control.alert.lost_message import tell_lost
 from spindown.control.bake import keep_images
 from spindown.control.market import refresh
 from spindown.control.rightsizing import learn_sizes
-from spindown.control.usage import compact_all
+from spindown.control.usage import compact_all, share_time
 from spindown.functions.port import control_ports, for_each_workload, store_of
 from spindown.job.lost_message import count_recent
 from spindown.job.old_message import resend_all
@@ -25,6 +25,7 @@ logger = Logger(service="offers")
 
 #: Together with the refresh well within the timeout of the function.
 RESEND_FOR = timedelta(minutes=2)
+SIZE_FOR = timedelta(minutes=4)
 
 
 def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[str, Any]:
@@ -33,6 +34,8 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
     looks = resend_all(ports, store_of=store_of, until=ports.clock.now() + RESEND_FOR)
     refreshed = refresh(ports)
     judgements = judge(ports)
+    # What workers have written takes a turn's time: without its end nothing would be learned.
+    turns = share_time(len(ports.deployment().workloads), ports.clock, SIZE_FOR)
     return {
         "types": len(refreshed.catalogue.instance_types),
         "failures": dict(refreshed.failures),
@@ -43,7 +46,7 @@ def handle(ports: ControlPorts, store_of: Callable[[str], ObjectStore]) -> dict[
         **for_each_workload("queues_removed", remove_unused, ports),
         **for_each_workload("images", keep_images, ports),
         # Last, since what workers have written may take all the time and memory that there is.
-        **for_each_workload("sized", learn_sizes, ports),
+        **for_each_workload("sized", lambda w, p: learn_sizes(w, p, has_time=next(turns)), ports),
         **compact_all(ports),
         # And after it what those who submit have written.
         **for_each_workload("lost", lambda w, p: tell_lost(w, p, count_recent, store_of), ports),

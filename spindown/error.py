@@ -14,6 +14,7 @@ SpindownError
     LeaseLost            another worker owns the job: drop it at once, write nothing
     Throttled            the service asks to slow down: end the tick, back off
     AccessDenied         a permission is missing; names the action
+        Unreadable       no permission helps: it is archived, or its key is not there
     Unreachable          no answer, or a fault of the service: the outcome is unknown
     WorkFailed           work that a Python program waits for has no result
         ItemFailed       the code failed on an item
@@ -163,6 +164,10 @@ class Throttled(SpindownError):
 
 class AccessDenied(SpindownError):
     """The caller's role lacks a permission."""
+
+
+class Unreadable(AccessDenied):
+    """An object that no permission makes readable: archived, or its key is not there."""
 
 
 class Unreachable(SpindownError):

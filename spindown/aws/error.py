@@ -278,7 +278,11 @@ def translate(error: BotoCoreError | ClientError | HTTPError) -> SpindownError:
         found = Unreachable if is_server_fault(error) else SpindownError
     if found is ContractError:
         return ContractError(operation, message_of(error), f"fix the request ({code})")
-    return found(": ".join(filter(None, (operation, code, message_of(error)))))
+    return found(_said(error))
+
+
+def _said(error: ClientError) -> str:
+    return ": ".join(filter(None, (error.operation_name, code_of(error), message_of(error))))
 
 
 @contextmanager
@@ -289,7 +293,7 @@ def translated(exceptions: Mapping[str, type[SpindownError]] | None = None) -> I
     except ClientError as error:
         here = (exceptions or {}).get(code_of(error))
         if here is not None:
-            raise here(f"{error.operation_name}: {message_of(error)}") from error
+            raise here(_said(error)) from error
         raise translate(error) from error
     # A body is read behind botocore's back: it tells of most that can happen meanwhile, not of all.
     except (BotoCoreError, HTTPError) as error:

@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 from spindown.aws.error import code_of, translated
 from spindown.contract.location import Location, check_declared, check_listed
 from spindown.error import (
-    AccessDenied,
     PreconditionFailed,
     SpindownError,
     Unreachable,
+    Unreadable,
     too_large,
 )
 from spindown.port import Absent, Matches, ObjectSummary, StoredObject
@@ -42,7 +42,7 @@ _UNREADABLE: Mapping[str, type[SpindownError]] = dict.fromkeys(
         "KMS.KMSInvalidStateException",
         "KMS.NotFoundException",
     ),
-    AccessDenied,
+    Unreadable,
 )
 #: And the other way round: what is wrong with our credentials or our clock is no fault of an input.
 _OF_INPUTS: Mapping[str, type[SpindownError]] = {

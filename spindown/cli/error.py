@@ -19,6 +19,7 @@ from spindown.error import (
     SpindownError,
     Throttled,
     Unreachable,
+    Unreadable,
     printable,
 )
 
@@ -27,10 +28,12 @@ _LOG_IN = (
     " `spindown doctor` names it"
 )
 _CONNECT = "check that this machine can reach it, and that region and AWS_ENDPOINT_URL are right"
+_READABLE = "restore it from the archive, or enable the key that it is encrypted with"
 _WAIT = "try again in a minute"
 _RESTORE = "restore it (`spindown docs runbook`, The ledger is damaged or gone)"
 #: Kind of error -> its remedy, where the use case gave none.
 _REMEDIES = (
+    (Unreadable, _READABLE),
     (AccessDenied, _LOG_IN),
     (LedgerMissing, _RESTORE),
     (Throttled, _WAIT),

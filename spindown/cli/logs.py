@@ -1,7 +1,6 @@
 """``spindown logs``: what the code of jobs prints, once or as it is printed."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.render.line import Tell, clear_note, noted_if_slow, print_aside
-from spindown.cli.session import Session, find_workload, open_session
+from spindown.cli.session import INSTANCE_ID, Session, find_workload, open_session
 from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends, say_failures
 from spindown.contract.codec import encode
 from spindown.contract.log import (
@@ -54,8 +53,6 @@ _GATHERED_AT_ONCE = 1000
 _LOOKS_A_NOTE = 3
 #: Jobs of which is said when they are tried again.
 _FAILING_SHOWN = 5
-#: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
-_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
 
 def logs(
@@ -213,7 +210,7 @@ def _show_until_over(
 
 def _owner_of(session: Session, instance_id: str) -> str:
     """Return the workload that an instance is, or was, of; "": there is no such instance."""
-    if not _INSTANCE.fullmatch(instance_id):
+    if not INSTANCE_ID.fullmatch(instance_id):
         return ""
     for workload in session.deployment.workloads:
         ledger = session.ledger(workload)

@@ -445,8 +445,8 @@ def is_local() -> bool:
 #: The form of the ids that SQS gives to messages.
 _MESSAGE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-#: The form of the ids of instances.
-_INSTANCE = re.compile(r"i-[0-9a-f]+")
+#: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
+INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 
 
 def find_workload(
@@ -478,7 +478,7 @@ def find_workload(
         for each in session.deployment.workloads if workload is None else (workload,):
             with suppress(NotFound):
                 found.append((each, find_jobs(name, session.work_store(each))))
-    if not found and _INSTANCE.fullmatch(name):
+    if not found and "INSTANCE" not in argument and INSTANCE_ID.fullmatch(name):
         raise BadInput(argument, name, f"`spindown logs {name}` shows what runs on an instance")
     if not found:
         lists = "`spindown batches` lists them"

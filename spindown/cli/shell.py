@@ -1,7 +1,6 @@
 """``spindown shell``: a shell on a worker's instance, by Session Manager; no port is opened."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -12,13 +11,11 @@ import typer
 
 from spindown import config as configuration
 from spindown.cli import option
-from spindown.cli.session import open_session
+from spindown.cli.session import INSTANCE_ID, open_session
 from spindown.domain.fleet import Worker
 from spindown.error import BadInput
 from spindown.ledger import LedgerView
 
-#: An id of an instance (Amazon EC2 User Guide, "Resource IDs").
-_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 #: AWS's command line, and its plugin that speaks Session Manager's protocol.
 _PROGRAMS = {
     "aws": "install the aws command line: https://aws.amazon.com/cli/",
@@ -52,7 +49,7 @@ def shell(
 
 def check_id(instance: str) -> None:
     """Refuse what is no id of an instance, so that nothing else reaches another program."""
-    if not _INSTANCE.fullmatch(instance):
+    if not INSTANCE_ID.fullmatch(instance):
         raise BadInput("INSTANCE", instance, "write an id as `spindown status` shows it")
 
 

@@ -260,6 +260,8 @@ class Begun:
     objects: int = 0
     #: That these objects held.
     records: int = 0
+    #: Of the last of them; the mark holds it.
+    key: str = ""
 
 
 def begun_key(workload: str, day: date, begun: Begun) -> str:

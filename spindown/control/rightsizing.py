@@ -8,7 +8,7 @@ object as it was, and the next one reads the same records. What workers write is
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -60,15 +60,20 @@ _SETTLED_AFTER = timedelta(minutes=1)
 #: How far back a first run looks, or one after a long silence.
 _BACK_AT_MOST = timedelta(days=2)
 #: Of one workload and run.
-_BOUNDS = ReadBounds(objects=5_000, bytes=256 * 1024 * 1024, records=20_000)
+_BOUNDS = ReadBounds(objects=5_000, bytes=128 * 1024 * 1024, records=20_000)
 _MIB_PER_GIB = 1024.0
 _SECONDS_PER_HOUR = 3600.0
 _ENDED = frozenset({UsageEnd.COMPLETED, UsageEnd.FAILED})
 _log = logging.getLogger(__name__)
 
 
-def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str]]:
-    """Learn the sizes of one workload's types; return the codes of what has changed, by type."""
+def learn_sizes(
+    workload: str, ports: ControlPorts, *, has_time: Callable[[], bool] = lambda: True
+) -> Mapping[str, Sequence[str]]:
+    """Learn the sizes of one workload's types; return the codes of what has changed, by type.
+
+    What there is no time to read is for the next call.
+    """
     deployed, _ = ports.settings.workload(workload)
     if not deployed.policy.types:
         return {}
@@ -81,7 +86,13 @@ def learn_sizes(workload: str, ports: ControlPorts) -> Mapping[str, Sequence[str
     if known.read_to is not None:
         since = max(since, ReadTo(known.read_to, known.read_key))
     seen, end = read_written(
-        workload, ports.objects, seen_attempt, since=since, until=until, bounds=_BOUNDS
+        workload,
+        ports.objects,
+        seen_attempt,
+        since=since,
+        until=until,
+        bounds=_BOUNDS,
+        has_time=has_time,
     )
     catalogue = load_catalogue(ports.objects)
     quotas = trusted(catalogue, now).quotas if catalogue else {}

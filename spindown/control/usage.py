@@ -5,13 +5,13 @@ left out. Only what was read so goes into a table.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from heapq import nsmallest
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -35,8 +35,8 @@ from spindown.contract.usage import (
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
 from spindown.control.policy import current_policy
-from spindown.error import AccessDenied, ContractError, NotFound
-from spindown.port import ControlPorts, ObjectStore, ObjectSummary
+from spindown.error import AccessDenied, ContractError, NotFound, Unreadable, printable
+from spindown.port import Clock, ControlPorts, ObjectStore, ObjectSummary
 
 T = TypeVar("T")
 
@@ -79,8 +79,6 @@ _TIME_AT_MOST = timedelta(minutes=4)
 def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
     """Make tables of the days that are over; an error in one workload does not stop the others.
 
-    Each has an equal share of the time that is left: what one leaves is the others'.
-
     Return by workload how many records went into tables (``compacted``), and why the rest was not
     done (``not_compacted``), which the next run does.
     """
@@ -88,12 +86,10 @@ def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
     done: dict[str, int] = {}
     failures: dict[str, str] = {}
     workloads = ports.deployment().workloads if now.hour in _HOURS else ()
-    for number, workload in enumerate(workloads):
-        begun = ports.clock.now()
-        left = max(now + _TIME_AT_MOST - begun, timedelta(0))
-        until = begun + left / (len(workloads) - number)
+    turns = share_time(len(workloads), ports.clock, _TIME_AT_MOST)
+    for workload, has_time in zip(workloads, turns, strict=True):
         try:
-            records, is_whole = _compact_days(workload, ports, now.date(), until)
+            records, is_whole = _compact_days(workload, ports, now.date(), has_time)
         except Exception as exc:  # noqa: BLE001 - an edge: what one workload's workers wrote
             _log.warning("not_compacted", exc_info=exc)
             failures[workload] = str(exc) or type(exc).__name__
@@ -105,14 +101,22 @@ def compact_all(ports: ControlPorts) -> dict[str, dict[str, Any]]:
     return {"compacted": done, "not_compacted": failures}
 
 
+def share_time(turns: int, clock: Clock, most: timedelta) -> Iterator[Callable[[], bool]]:
+    """Yield for each of so many turns, as it begins, what tells whether there is time for more.
+
+    Each has an equal share of the time that is left: what one leaves is the others'.
+    """
+    end = clock.now() + most
+    for left in range(turns, 0, -1):
+        begun = clock.now()
+        until = begun + max(end - begun, timedelta(0)) / left
+        yield lambda until=until: clock.now() < until  # type: ignore[misc]
+
+
 def _compact_days(
-    workload: str, ports: ControlPorts, today: date, until: datetime
+    workload: str, ports: ControlPorts, today: date, has_time: Callable[[], bool]
 ) -> tuple[int, bool]:
     """Return how many records went into tables, and whether all days have theirs."""
-
-    def has_time() -> bool:
-        return ports.clock.now() < until
-
     records, declared = 0, _declared(workload, ports)
     for back in range(_DAYS_BACK, 0, -1):
         day = today - timedelta(days=back)
@@ -161,6 +165,9 @@ def compact(
         declared: the types that the workload has.
         bounds: what is read of the day.
         has_time: whether there is time for more.
+
+    Raises:
+        AccessDenied: nothing may be read; nothing is marked, so a later run reads it.
     """
     # Most days of most workloads have no records, and one request says so.
     has_any = next(iter(objects.list(measured_prefix(workload, day))), None) is not None
@@ -170,6 +177,8 @@ def compact(
     made, beyond, own = 0, set[str](), {workload, *declared}
     others = set(filter(None, map(type_of_key, keys))) - {*own, OTHER_TYPES}
     begun = max(filter(None, map(begun_of_key, keys)), default=_FIRST)
+    if begun != _FIRST:
+        begun = replace(begun, key=objects.get(begun_key(workload, day, begun)).data.decode())
     for batch in _read_batches(
         workload, day, objects, to_row, bounds=bounds, beyond=beyond, begun=begun
     ):
@@ -178,7 +187,7 @@ def compact(
         made += len(batch.kept)
         if batch.is_last:
             break
-        objects.put(begun_key(workload, day, batch.end), b"")
+        objects.put(begun_key(workload, day, batch.end), batch.end.key.encode())
         if not has_time():
             return Compacted(made, is_whole=False, is_read=True)
     left_out = ", ".join(sorted(beyond))
@@ -242,6 +251,7 @@ class _Batch(Generic[T]):
     """What was read of some objects of a day, one after the other."""
 
     begun: Begun
+    #: Of the last one nothing asks for it.
     end: Begun
     kept: Sequence[T]
     is_last: bool
@@ -261,22 +271,26 @@ def _read_batches(
 
     So many records at once as a memory holds, of whole objects; the last batch may be empty.
     ``beyond`` gets the bounds that have left out more.
+
+    Raises:
+        AccessDenied: of a missing right, where nothing could be read so far.
     """
-    found = _found_within(bounds, workload, day, objects, beyond)
+    # By key, since what is written late changes the number of an object.
+    within = _found_within(bounds, workload, day, objects, beyond)
+    found, access = [one for one in within if one.key > begun.key], _Access()
     # An object whose write had no answer was written again, with others. A run that goes on with a
     # day does not know of those that the one before has read.
     seen: set[int] = set()
     first, kept, size, records = begun, list[T](), 0, begun.records
-    for number, (weight, attempts) in enumerate(
-        _read_each(workload, day, found[begun.objects :], objects, keep), begun.objects + 1
-    ):
+    read = _read_each(workload, day, found, objects, keep, access)
+    for number, (weight, attempts) in enumerate(read, begun.objects + 1):
         size += weight
         for attempt, one in attempts:
             if attempt in seen:
                 continue
             if records >= bounds.records:
                 beyond.add("records")
-                yield _Batch(first, Begun(number, records), kept, is_last=True)
+                yield _Batch(first, first, kept, is_last=True)
                 return
             seen.add(attempt)
             kept.append(one)
@@ -286,11 +300,36 @@ def _read_batches(
             or size >= bounds.bytes_at_once
             or number - first.objects >= bounds.objects_at_once
         )
-        if is_full and number < len(found):
-            end = Begun(number, records)
+        if is_full and number - begun.objects < len(found):
+            access.check()
+            end = Begun(number, records, found[number - begun.objects - 1].key)
             yield _Batch(first, end, kept, is_last=False)
             first, kept, size = end, [], 0
-    yield _Batch(first, Begun(len(found), records), kept, is_last=True)
+    access.check()
+    yield _Batch(first, first, kept, is_last=True)
+
+
+@dataclass(slots=True)
+class _Access:
+    """Whether what workers wrote may be read.
+
+    A worker may have its objects archived, or encrypt them with a key of its own. Such ones are
+    passed over, so that they stop nothing. But where none could be read and one was denied, a right
+    is missing: what nobody reads for as long must not be lost for good.
+    """
+
+    is_given: bool = False
+    is_told: bool = False
+    denied: AccessDenied | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        return self.denied is not None and not self.is_given
+
+    def check(self) -> None:
+        """Raise AccessDenied, if a right is missing."""
+        if self.denied is not None and not self.is_given:
+            raise self.denied
 
 
 def _read_each(
@@ -299,23 +338,29 @@ def _read_each(
     found: Sequence[ObjectSummary],
     objects: ObjectStore,
     keep: Callable[[UsageRecord], T],
-    denied: set[str] | None = None,
+    access: _Access,
 ) -> Iterator[tuple[int, Sequence[tuple[int, T]]]]:
     """Yield of each object its weight and its records: which attempt each is of, what is kept.
 
-    A worker may encrypt an object with a key of its own, or have it archived. Such a one is passed
-    over, so that it stops nothing; ``denied`` gets its key.
+    What may not be read is passed over, and noted in ``access``.
     """
-    denied = set() if denied is None else denied
 
     def get(one: ObjectSummary) -> bytes:
         try:
-            return objects.get(one.key, at_most_bytes=OBJECT_BYTES_MAX).data
+            data = objects.get(one.key, at_most_bytes=OBJECT_BYTES_MAX).data
         except AccessDenied as exc:
-            denied.add(one.key)
-            _log.warning("usage_not_read: %s: %s", one.key, exc)
+            if not access.is_told:
+                access.is_told = True
+                # A worker has named it, and a person's terminal may show this.
+                said = printable(f"{one.key}: {exc}")
+                _log.warning("usage_not_read: %s; further ones are not told", said)
+            if not isinstance(exc, Unreadable):
+                access.denied = exc
         except (ContractError, NotFound):
             pass
+        else:
+            access.is_given = True
+            return data
         return b""
 
     def read(data: bytes) -> Sequence[tuple[int, T]]:
@@ -352,27 +397,26 @@ def read_written(
     since: ReadTo,
     until: datetime,
     bounds: ReadBounds,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Sequence[T], ReadTo]:
     """Return what is kept of the records that workers wrote, the oldest first, and how far it came.
 
-    What is beyond the bounds is for the next call. So no sender chooses by the ids of its jobs
-    whose records are left out. Of more bytes than may be read the largest objects are left out for
-    good: else a worker that writes without end would have all others wait behind it.
-
-    Raises:
-        AccessDenied: nothing that was found may be read.
+    What is beyond the bounds, or the time, is for the next call. So no sender chooses by the ids of
+    its jobs whose records are left out. Of more bytes than may be read the largest objects are left
+    out for good: else a worker that writes without end would have all others wait behind it. Where
+    a right is missing, nothing is read, and the next call begins at the same place.
     """
     found = nsmallest(bounds.objects + 1, _found_since(workload, objects, since, until, bounds))
-    kept, seen, end, denied = list[T](), set[int](), since, set[str]()
+    kept, seen, end, access = list[T](), set[int](), since, _Access()
     read_now = found[: bounds.objects]
-    most = _largest_within(bounds.bytes, [one.bytes for _, _, one in read_now])
-    small = [each for each in read_now if each[2].bytes <= most]
+    within = _within_bytes(bounds.bytes, [one for _, _, one in read_now])
+    small = [each for each in read_now if each[2].key in within]
     if len(small) < len(read_now):
-        about = workload, len(read_now) - len(small), most
-        _log.warning("usage_left_out: %s: %d objects of more than %d bytes", *about)
+        left_out = len(read_now) - len(small)
+        _log.warning("usage_left_out: %s: the %d largest objects", workload, left_out)
     for day, some in groupby(small, key=itemgetter(1)):
         ours = [(place, one) for place, _, one in some]
-        read = _read_each(workload, day, [one for _, one in ours], objects, keep, denied)
+        read = _read_each(workload, day, [one for _, one in ours], objects, keep, access)
         for (place, _), (_, attempts) in zip(ours, read, strict=True):
             fresh = {attempt: value for attempt, value in attempts if attempt not in seen}
             if len(kept) + len(fresh) > bounds.records:
@@ -380,21 +424,18 @@ def read_written(
             seen |= fresh.keys()
             kept += fresh.values()
             end = place
-    if small and len(denied) == len(small):
-        # It is more likely a right that is missing, so that a later run reads them.
-        raise AccessDenied(f"none of {len(small)} objects of usage may be read")
+            if not has_time():
+                return kept, since if access.is_missing else end
+    if access.is_missing:
+        return kept, since
     return kept, read_now[-1][0] if len(found) > bounds.objects else ReadTo(until)
 
 
-def _largest_within(most: int, sizes: Iterable[int]) -> int:
-    """Return up to which size all objects may be read that are no larger, of so many bytes."""
-    largest, left = 0, most
-    for size, same in groupby(sorted(sizes)):
-        left -= size * len(list(same))
-        if left < 0:
-            break
-        largest = size
-    return largest
+def _within_bytes(most: int, found: Sequence[ObjectSummary]) -> Collection[str]:
+    """Return the keys of the smallest objects that have so many bytes, of one size the oldest."""
+    sizes = sorted(found, key=lambda one: (one.bytes, one.modified_at, one.key))
+    sums = accumulate(one.bytes for one in sizes)
+    return {one.key for one, total in zip(sizes, sums, strict=True) if total <= most}
 
 
 def _found_since(
@@ -424,8 +465,8 @@ def _found_within(
             break
         if one.bytes <= OBJECT_BYTES_MAX:
             found.append(one)
-    most = _largest_within(bounds.bytes, [one.bytes for one in found])
-    small = [one for one in found if one.bytes <= most]
+    within = _within_bytes(bounds.bytes, found)
+    small = [one for one in found if one.key in within]
     if len(small) < len(found):
         beyond.add("bytes")
     if len(small) > bounds.objects:

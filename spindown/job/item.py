@@ -15,7 +15,13 @@ from spindown.contract.job.message import (
     items_key,
     parse_items,
 )
-from spindown.error import AccessDenied, ContractError, NotFound, PreconditionFailed
+from spindown.error import (
+    AccessDenied,
+    ContractError,
+    NotFound,
+    PreconditionFailed,
+    Unreadable,
+)
 from spindown.job.manifest_store import write_patiently
 from spindown.port import Absent, WorkPorts
 
@@ -78,6 +84,9 @@ def _read_source(job: JobMessage, ports: WorkPorts, at_most_bytes: int) -> tuple
         return tuple(_list(uri, ports, at_most_bytes))
     except NotFound:
         raise ContractError(name, uri, "put the object there, then redrive the job") from None
+    except Unreadable:
+        remedy = "restore it from the archive or enable its key, then redrive the job"
+        raise ContractError(name, uri, remedy) from None
     except AccessDenied:
         remedy = "declare its prefix under the workload's inputs, deploy, then redrive the job"
         raise ContractError(name, uri, remedy) from None

@@ -17,6 +17,7 @@ from spindown.error import (
     PreconditionFailed,
     Throttled,
     Unreachable,
+    Unreadable,
     WriteConflict,
 )
 from spindown.port import Absent, Matches
@@ -139,15 +140,22 @@ def test_what_a_head_does_not_tell_of_an_input_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    "code", ["AccessDenied", "InvalidObjectState", "InvalidRequest", "KMS.NotFoundException"]
+    ("code", "expected"),
+    [
+        ("AccessDenied", AccessDenied),
+        ("InvalidObjectState", Unreadable),
+        ("InvalidRequest", Unreadable),
+        ("KMS.NotFoundException", Unreadable),
+    ],
 )
 def test_an_object_that_nobody_can_read_now_is_denied(
-    both: tuple[S3ObjectStore, Stubber], code: str
+    both: tuple[S3ObjectStore, Stubber], code: str, expected: type[Exception]
 ) -> None:
     store, stub = both
     stub.add_client_error("get_object", code, "said so", http_status_code=403)
-    with pytest.raises(AccessDenied, match="said so"):
+    with pytest.raises(AccessDenied, match=f"{code}: said so") as caught:
         store.get("a")
+    assert type(caught.value) is expected
 
 
 def test_an_input_replaced_during_its_fetch_is_fetched_again(

@@ -18,7 +18,7 @@ from spindown.cli.main import main
 from spindown.cli.option import GIVEN, place_of
 from spindown.cli.render.screen import print_parts
 from spindown.cli.session import reach
-from spindown.error import BadInput, LedgerMissing, SpindownError
+from spindown.error import BadInput, LedgerMissing, SpindownError, Unreadable
 
 CONFIG = """
 [deployment]
@@ -326,6 +326,14 @@ def test_what_aws_says_comes_with_its_remedy(error: Exception, sentence: str) ->
 
     assert said.startswith(f"spindown: {sentence}")
     assert said.count("\n") == 1
+
+
+def test_what_is_archived_asks_nobody_to_log_in() -> None:
+    denied = Unreadable("GetObject: InvalidObjectState")
+    denied.__cause__ = refusal("InvalidObjectState", "it is archived")
+
+    assert "log in" not in describe(denied)
+    assert "restore" in describe(denied)
 
 
 def test_a_ledger_that_is_gone_comes_with_its_remedy() -> None:

@@ -26,7 +26,7 @@ from spindown.domain.rightsizing import (
     TypeHistory,
     TypeSize,
 )
-from spindown.error import Unreachable
+from spindown.error import AccessDenied, SpindownError, Unreachable, Unreadable
 from spindown.job.manifest_store import load_manifest
 from spindown.job.route import read_sized, sizes_in_force
 from spindown.memory import PortCall
@@ -315,6 +315,25 @@ def test_without_types_nothing_is_called() -> None:
     world.interfere = note
     assert learn_sizes(WORKLOAD, world.ports) == {}
     assert not {"get", "put", "list"} & set(calls)
+
+
+def test_archived_objects_and_missing_rights_stop_no_learning(world: ControlWorld) -> None:
+    errors: list[SpindownError] = [AccessDenied("GetObject"), Unreadable("InvalidObjectState")]
+
+    def fail(call: PortCall, proceed: Any) -> Any:
+        if errors and call.method == "get" and str(call.args[0]).startswith("measured/"):
+            raise errors[-1]
+        return proceed()
+
+    world.interfere = fail
+    while errors:
+        measure(world)
+        learn_sizes(WORKLOAD, world.ports)
+        assert history_of(world)
+        errors.pop()
+    learn_sizes(WORKLOAD, world.ports)
+
+    assert learned(world).needs == Needs(memory_gib=8)
 
 
 def test_sizes_that_cannot_be_read_leave_jobs_as_asked(world: ControlWorld) -> None:

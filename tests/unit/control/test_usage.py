@@ -27,9 +27,10 @@ from spindown.control.usage import (
     compact_all,
     read_usage,
     read_written,
+    share_time,
     table_keys,
 )
-from spindown.error import AccessDenied, Unreachable
+from spindown.error import AccessDenied, Unreachable, Unreadable
 from spindown.memory import MemorySettingsStore
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import ObjectStore
@@ -134,12 +135,25 @@ def test_what_cannot_be_read_hides_no_other(data: bytes) -> None:
     assert compact(WORKLOAD, DAY, world.objects).records == 1
 
 
-DENIED = f"{measured_prefix(WORKLOAD, DAY)}archived.jsonl"
+#: A worker may name its objects as it likes.
+DENIED = f"{measured_prefix(WORKLOAD, DAY)}\x1b[2J.jsonl"
 
 
 def deny(call: PortCall, proceed: Callable[[], Any]) -> Any:
     if call.method == "get" and DENIED in call.args:
-        raise AccessDenied("GetObject: InvalidObjectState")
+        raise AccessDenied("GetObject: AccessDenied: kms:Decrypt")
+    return proceed()
+
+
+def deny_all(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    if call.method == "get" and call.args[0].startswith("measured/"):
+        raise AccessDenied("GetObject: AccessDenied")
+    return proceed()
+
+
+def archive_all(call: PortCall, proceed: Callable[[], Any]) -> Any:
+    if call.method == "get" and call.args[0].startswith("measured/"):
+        raise Unreadable("GetObject: InvalidObjectState")
     return proceed()
 
 
@@ -163,16 +177,37 @@ def test_what_may_not_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -
 
     assert (len(read), written, made) == (1, [RECORD.job_id], Compacted(1, is_read=True))
     assert end == ReadTo(last)
-    assert f"usage_not_read: {DENIED}" in caplog.text
+    assert "usage_not_read: " in caplog.text
+    assert all(line.isprintable() for line in caplog.messages)
 
 
 def test_what_nobody_may_read_is_left_to_a_later_run() -> None:
     world = ControlWorld()
-    world.objects.put(DENIED, b"x")
-    world.objects = intercept(world.objects, "objects", deny)
+    measure(world, RECORD)
+    denied = intercept(world.objects, "objects", deny_all)
+    since = ReadTo(NOW - timedelta(days=2))
 
-    with pytest.raises(AccessDenied, match="none of 1 objects"):
-        read_from(world, ReadBounds(), ReadTo(NOW - timedelta(days=2)))
+    with pytest.raises(AccessDenied):
+        read_usage(WORKLOAD, denied, since=since.at, until=NOW)
+    with pytest.raises(AccessDenied):
+        compact(WORKLOAD, DAY, denied)
+    assert read_from(world, ReadBounds(), since, denied) == ([], since)
+
+    assert compact(WORKLOAD, DAY, world.objects).records == 1
+    assert read_from(world, ReadBounds(), since)[0] == [RECORD.job_id]
+
+
+def test_archived_objects_stop_no_run_however_many() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name) for name in "abc"), day=NOW.date())
+    archived = intercept(world.objects, "objects", archive_all)
+
+    _, end = read_from(world, ReadBounds(objects=2), objects=archived)
+    measure(world, RECORD)
+
+    assert read_from(world, ReadBounds(), end)[0] == ["c"]
+    assert compact(WORKLOAD, DAY, archived) == Compacted(is_read=True)
+    assert read_usage(WORKLOAD, archived, since=NOW - timedelta(days=2), until=NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -237,16 +272,58 @@ def test_names_without_end_are_not_listed_to_the_end() -> None:
 
 
 def read_from(
-    world: ControlWorld, bounds: ReadBounds, since: ReadTo | None = None
+    world: ControlWorld,
+    bounds: ReadBounds,
+    since: ReadTo | None = None,
+    objects: ObjectStore | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[Sequence[str], ReadTo]:
     return read_written(
         WORKLOAD,
-        world.objects,
+        objects or world.objects,
         lambda record: record.job_id,
         since=since or ReadTo(NOW - timedelta(days=1)),
         until=NOW + timedelta(days=1),
         bounds=bounds,
+        has_time=has_time,
     )
+
+
+def test_what_there_is_no_time_to_read_is_read_next() -> None:
+    world = ControlWorld()
+    measure(world, *(replace(RECORD, job_id=name) for name in "abc"), day=NOW.date())
+
+    first, end = read_from(world, ReadBounds(), has_time=lambda: False)
+    denied = intercept(world.objects, "objects", deny_all)
+    none = read_from(world, ReadBounds(), end, denied, has_time=lambda: False)
+
+    assert (first, none) == (["a"], ([], end))
+    assert read_from(world, ReadBounds(), end)[0] == ["b", "c"]
+
+
+def test_each_workload_has_a_share_of_the_time_left() -> None:
+    clock = ControlWorld().clock
+    taken = list[timedelta]()
+    for has_time in share_time(3, clock, timedelta(minutes=3)):
+        begun = clock.now()
+        while has_time() and len(taken) != 1:
+            clock.advance(timedelta(seconds=10))
+        taken.append(clock.now() - begun)
+
+    assert taken == [timedelta(minutes=1), timedelta(0), timedelta(minutes=2)]
+
+
+def test_of_objects_of_one_size_the_oldest_are_read() -> None:
+    world = ControlWorld()
+    for name in "cab":
+        measure(world, replace(RECORD, job_id=name))
+        world.clock.advance(timedelta(minutes=1))
+    (size,) = {one.bytes for one in world.objects.list(measured_prefix(WORKLOAD, DAY))}
+    most = ReadBounds(bytes=2 * size)
+
+    assert read_from(world, most)[0] == ["c", "a"]
+    compact(WORKLOAD, DAY, world.objects, bounds=most)
+    assert [one.job_id for one in all_of(world)] == ["a", "c"]
 
 
 @pytest.mark.parametrize("bounds", [ReadBounds(objects=2), ReadBounds(records=2)])
@@ -353,6 +430,22 @@ def test_a_long_day_counts_each_record_once_wherever_it_fails(failing: int) -> N
 
     assert puts > failing
     assert table_keys(WORKLOAD, DAY, world.objects) is not None
+    assert [one.job_id for one in all_of(world)] == [f"{n:02}" for n in range(25)]
+
+
+def test_what_is_written_meanwhile_moves_no_record_out() -> None:
+    """The table goes on after the last key, not after a number of objects that may change."""
+    world = ControlWorld()
+    small = ReadBounds(objects_at_once=8, bytes=100_000)
+    a_long_day(world)
+    prefix = measured_prefix(WORKLOAD, DAY)
+    world.objects.put(f"{prefix}00-junk.jsonl", b"x" * 50_000)
+    compact(WORKLOAD, DAY, world.objects, bounds=small, has_time=lambda: False)
+    # Now the larger one is beyond the bound, and no more among those that are counted.
+    world.objects.put(f"{prefix}zz-junk.jsonl", b"x" * 49_999)
+    world.objects.put(f"{prefix}zz-more.jsonl", b"x" * 49_999)
+    compact(WORKLOAD, DAY, world.objects, bounds=small)
+
     assert [one.job_id for one in all_of(world)] == [f"{n:02}" for n in range(25)]
 
 

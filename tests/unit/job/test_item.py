@@ -1,10 +1,15 @@
 """Items are settled once, whoever reads them and whatever their list is like."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from spindown.contract.job.message import ITEMS_MAX, VALUES_MAX, JobMessage, items_key
-from spindown.error import ContractError, Unreachable
+from spindown.error import ContractError, Unreachable, Unreadable
 from spindown.job.item import settle_items
+from spindown.memory.interception import PortCall, intercept
 from tests.unit.job.listed import a_world, conflict
 from tests.work import WorkWorld
 
@@ -53,6 +58,16 @@ def test_a_list_always_written_by_others_is_an_outage() -> None:
 
     with pytest.raises(Unreachable):
         settle_items(JobMessage(job_id="p", prefix_uri="s3://inputs/images/"), world.ports)
+
+
+def test_a_list_that_is_archived_is_told_to_be_restored() -> None:
+    def archive(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        raise Unreadable(f"{call.method}: InvalidObjectState")
+
+    ports = a_world().ports
+    ports = replace(ports, inputs=intercept(ports.inputs, "inputs", archive))
+    with pytest.raises(ContractError, match="restore"):
+        settle_items(JobMessage(job_id="j", items_uri="s3://inputs/list"), ports)
 
 
 def test_a_folder_marker_is_no_item() -> None:
