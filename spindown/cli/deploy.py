@@ -120,10 +120,11 @@ def _check(command: str, words: Sequence[str], config: Path) -> None:
 
 def _check_code(root: Path, config: configuration.Config) -> None:
     """Refuse code without its entrypoint; what this Python cannot read a newer one may."""
-    try:
-        check_code(root, config.workloads)
-    except ModuleUnread as exc:
-        print_aside(f"{exc}; if workers run a newer Python, it may be right")
+    for name, workload in config.workloads.items():
+        try:
+            check_code(root, {name: workload})
+        except ModuleUnread as exc:
+            print_aside(f"{exc}; if workers run a newer Python, it may be right")
 
 
 def _refuse_namesake(config: configuration.Config) -> None:

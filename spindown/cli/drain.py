@@ -127,7 +127,7 @@ def _undo(session: Session, names: Sequence[str], ports: ControlPorts, *, as_jso
         said = "was not drained by a live edit" if not was_drained else "launches again"
         if current_policy(name, ports)[1].max_workers == 0:
             command = f"spindown policy set {name} max_workers=1{session.options}"
-            said = f"`max_workers` is 0 as deployed: nothing is launched; change it with: {command}"
+            said = f"`max_workers` is 0: nothing is launched; change it with: {command}"
         print_line(f"{name}: {said}")
 
 

@@ -22,12 +22,12 @@ from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
-from spindown.error import BadInput, NotFound
+from spindown.error import BadInput, SpindownError
 from spindown.job.failed_item import send_failed_again
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
-from spindown.job.result import read_batch, read_progress
+from spindown.job.result import read_batch
 from spindown.job.route import why_forbidden
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count
@@ -128,12 +128,11 @@ def _send_jobs(
         command = f"spindown redrive {workload} --malformed{session.options}"
         print_aside(f"{command} shows what cannot be sent back, and removes it if asked")
     if not lost and (missing := sorted(named - found)):
-        store = session.work_store(workload)
-        remedy = next(
-            (said for name in missing if (said := say_failed_items(name, workload, store))),
-            f"name jobs in the dead-letter queue of {workload}",
-        )
-        raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
+        # Of several names one is looked at, which the remedy names.
+        name, remedy = missing[0], f"name jobs in the dead-letter queue of {workload}"
+        if _is_batch(name, session.work_store(workload)):
+            remedy += f", or send failed items again: `spindown redrive {workload} --items {name}`"
+        raise BadInput("JOB", name if len(missing) == 1 else missing, remedy)
     if not found and not as_json:
         what = "lost job" if lost else "dead letter to send back"
         again = f"spindown redrive {workload} --items BATCH{session.options}"
@@ -146,15 +145,13 @@ def _send_jobs(
         raise typer.Exit(1)
 
 
-def say_failed_items(name: str, workload: str, store: ObjectStore) -> str:
-    """Return how many items of a batch failed, and what sends them; "": none, or no such batch."""
+def _is_batch(name: str, store: ObjectStore) -> bool:
+    """Tell whether there is a batch of this name; where that cannot be read, there is none."""
     try:
-        jobs = read_batch(name, store).jobs
-    except NotFound:
-        return ""
-    failed = sum(read_progress(job, store).items_failed for job in jobs)
-    command = f"`spindown redrive {workload} --items {name}`"
-    return f"{say_count(failed, 'item')} failed, none is a dead letter: {command}" if failed else ""
+        read_batch(name, store)
+    except SpindownError:
+        return False
+    return True
 
 
 def _refusals(session: Session, workload: str) -> Callable[[JobMessage], Reason]:

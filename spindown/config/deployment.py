@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
+from ipaddress import IPv4Network
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
@@ -235,10 +236,10 @@ class DeploymentConfig(TomlTable):
             if place.egress and not any(one.endswith(":443") for one in place.egress):
                 where = "egress" if region == self.region else f"outpost.{region}.egress"
                 raise remedy(where, "add a destination at port 443: workers call AWS there")
-        lists = [one for one in self.egress if one.startswith("pl-")]
+        own = [one for one in self.egress if _is_of_home(one)]
         for region, place in self.outpost.items():
-            if lists and not place.egress:
-                advice = f"name destinations of {region}: home's {lists[0]} is not there"
+            if own and not place.egress:
+                advice = f"name destinations of {region}: home's {own[0]} holds for home alone"
                 raise remedy(f"outpost.{region}.egress", advice)
         return self
 
@@ -287,6 +288,18 @@ class DraftDeploymentConfig(DeploymentConfig):
     """``[deployment]`` of a file that nothing can be deployed from yet."""
 
     zones: tuple[str, ...] = ()
+
+
+#: Addresses of networks that are somebody's own (RFC 1918, RFC 6598).
+_PRIVATE = tuple(
+    map(IPv4Network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"))
+)
+
+
+def _is_of_home(destination: str) -> bool:
+    """Tell whether a destination is another one, or none, in another region."""
+    where = destination.partition(":")[0]
+    return where.startswith("pl-") or any(IPv4Network(where).subnet_of(one) for one in _PRIVATE)
 
 
 def _check_place(table: str, region: str, place: RegionConfig) -> None:

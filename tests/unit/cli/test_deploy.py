@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -312,6 +313,20 @@ def test_code_for_a_newer_python_is_told_and_not_refused(
 
     assert "line 1" in (said := capsys.readouterr().err)
     assert "a newer Python" in said
+
+
+def test_code_for_a_newer_python_hides_no_other_mistake(home: Path) -> None:
+    init(config=(file := home / "spindown.toml"), region="eu-west-1")
+    (module,) = (home / "code").glob("*.py")
+    module.write_text("def run(batch, ctx): wait 1\n")
+    (home / "code" / "other.py").write_text("")
+    first = tomllib.loads(file.read_text())["workload"].popitem()[0]
+    more = '\n[workload.zz.run]\nentrypoint = "other:run"\ncode = "code"\n'
+    file.write_text(file.read_text() + more)
+
+    with pytest.raises(ConfigError, match=r"workload\.zz\.run\.entrypoint"):
+        deploy()
+    assert first < "zz"
 
 
 #: An SSO profile whose login is over: there is no token.

@@ -546,8 +546,21 @@ _PLACED_ODDLY = [
                 "outpost": {"us-west-2": {"zones": ["us-west-2a"]}},
             },
             "deployment.outpost.us-west-2.egress",
-            "name destinations of us-west-2: home's pl-6da54004:443 is not there",
+            "name destinations of us-west-2: home's pl-6da54004:443 holds for home alone",
             id="a prefix list of home in another region",
+        ),
+        pytest.param(
+            "deployment",
+            {
+                "name": "lab",
+                "region": "eu-west-1",
+                "zones": ["eu-west-1a"],
+                "egress": ["0.0.0.0/0:80", "10.0.0.0/16:443"],
+                "outpost": {"us-west-2": {"zones": ["us-west-2a"]}},
+            },
+            "deployment.outpost.us-west-2.egress",
+            "name destinations of us-west-2: home's 10.0.0.0/16:443 holds for home alone",
+            id="a private range of home in another region",
         ),
         pytest.param(
             "deployment.log_retention",

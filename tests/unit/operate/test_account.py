@@ -2,8 +2,9 @@
 
 import pytest
 
-from spindown.error import AccessDenied, NotFound, SpindownError, Unreachable
+from spindown.error import AccessDenied, NotFound, SpindownError, Throttled, Unreachable
 from spindown.operate.doctor.finding import Severity
+from spindown.operate.doctor.unknown import Unknown
 from spindown.port import AccountPlan, VpcCount
 from tests.unit.operate.examined import BOOTSTRAP, REGION, Examined, a_config
 
@@ -225,3 +226,19 @@ def test_a_name_that_nobody_has_is_no_finding() -> None:
     found = Examined(is_deployed=False).report().findings
 
     assert not [one for one in found if one.what == "name demo"]
+
+
+@pytest.mark.parametrize(
+    ("error", "network", "grant"),
+    [
+        (Throttled("x"), False, False),
+        (Unreachable("x"), True, False),
+        (AccessDenied("x"), False, True),
+    ],
+)
+def test_no_network_is_blamed_where_aws_asks_to_slow_down(
+    error: SpindownError, *, network: bool, grant: bool
+) -> None:
+    told = Unknown.after(error).remedy("grant it")
+
+    assert ("network" in told, told == "grant it") == (network, grant)

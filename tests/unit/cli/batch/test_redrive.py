@@ -10,8 +10,9 @@ import typer
 from moto import mock_aws
 
 from spindown.cli.redrive import redrive
-from spindown.cli.session import open_session
+from spindown.cli.session import find_workload, open_session
 from spindown.cli.submit import submit
+from spindown.contract.job.batch import batch_key
 from spindown.error import BadInput
 from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
@@ -176,15 +177,38 @@ def test_nothing_to_redrive_is_said(
     assert "ocr has no " in capsys.readouterr().err
 
 
-def test_a_batch_with_failed_items_names_what_sends_them(account: Account) -> None:
+def test_a_batch_names_what_sends_its_failed_items(account: Account) -> None:
     session = open_session(account.config, deployment=None, local=False)
     draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
     store, queue = session.work_store("ocr"), session.queue("ocr")
     submit_items([1, 2], draft, queue=queue, store=store)
-    account.commit("b-00000", b"{}\n", failed=1)
 
     with pytest.raises(BadInput, match="`spindown redrive ocr --items b`"):
         redrive("ocr", ["b"], config=account.config)
+    with pytest.raises(BadInput) as caught:
+        redrive("ocr", ["a", "b"], config=account.config)
+    assert "--items b" not in str(caught.value), "it is not the first that is shown"
+
+
+def test_a_damaged_batch_hides_no_error_about_its_name(account: Account) -> None:
+    store = open_session(account.config, deployment=None, local=False).work_store("ocr")
+    store.put(batch_key("b"), b"{")
+
+    with pytest.raises(BadInput, match="JOB is 'b'"):
+        redrive("ocr", ["b"], config=account.config)
+
+
+@pytest.mark.parametrize(("argument", "told"), [("BATCH", True), ("BATCH or INSTANCE", False)])
+def test_an_instance_is_told_of_where_it_may_be_named(
+    account: Account, argument: str, *, told: bool
+) -> None:
+    session = open_session(account.config, deployment=None, local=False)
+    name = "i-0123456789abcdef0"
+
+    with pytest.raises(BadInput) as caught:
+        find_workload(session, name, workload=None, argument=argument)
+
+    assert (f"spindown logs {name}" in str(caught.value)) is told
 
 
 def test_a_batch_in_place_of_the_workload_is_told(account: Account) -> None:
