@@ -104,5 +104,5 @@ def test_a_job_with_failed_items_has_failed_already(
 
 
 def test_an_instance_is_looked_at_by_its_log(account: Account) -> None:
-    with pytest.raises(BadInput, match="`spindown logs i-0a1b`"):
-        cancel(["i-0a1b"], config=account.config)
+    with pytest.raises(BadInput, match="`spindown logs i-0a1b2c3d`"):
+        cancel(["i-0a1b2c3d"], config=account.config)
