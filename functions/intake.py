@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.event import parse_wake_up
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.market import types_on_sale
+from spindown.control.market import types_on_sale, types_within_reach
 from spindown.control.policy import current_policy
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.functions.malformed import acknowledge
@@ -37,8 +37,10 @@ def handle(
         settings, policy = current_policy(workload, ports)
     except (ContractError, NotFound) as exc:
         return dict(acknowledge(exc, function="intake", deployment=ports.name, ports=ports))
-    sold = types_on_sale(settings, ports, ports.clock.now())
-    done = route(settings, policy, work_of(settings), ports, sold=sold)
+    now = ports.clock.now()
+    sold = types_on_sale(settings, ports, now)
+    reach = types_within_reach(sold, settings, policy, ports, now)
+    done = route(settings, policy, work_of(settings), ports, sold=sold, within_reach=reach)
     if done.routed:
         # If it is not woken now, its next tick comes within a minute.
         with suppress(SpindownError):

@@ -31,7 +31,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
     on_spot,
 )
-from spindown.control.market import types_on_sale
+from spindown.control.market import types_on_sale, types_within_reach
 from spindown.control.tick import run_tick
 from spindown.domain.batch import EndsTold
 from spindown.domain.fleet import Lease, Worker, WorkerState
@@ -260,7 +260,9 @@ class ControlWorld:
         self.is_woken = False
         settings = self.workload_settings()
         sold = types_on_sale(settings, self.ports, self.clock.now())
-        return route(settings, self.policy, self.work_ports(), self.ports, sold=sold)
+        reach = types_within_reach(sold, settings, self.policy, self.ports, self.clock.now())
+        work = self.work_ports()
+        return route(settings, self.policy, work, self.ports, sold=sold, within_reach=reach)
 
     def work_ports(self) -> WorkPorts:
         """Return the ports of what is done with messages."""

@@ -466,6 +466,8 @@ class ShapeRow:
     used_at: datetime
     #: Types of the jobs that were routed there since then; "": without one.
     types: tuple[str, ...] = ()
+    #: Whether senders alone have asked for it: no type gets it, as declared or learned.
+    is_made_up: bool = False
     #: Since when nobody has used it for long: it is removed if that stays so.
     closing_at: datetime | None = None
     #: Since when its queue is being removed: nobody sends to it.

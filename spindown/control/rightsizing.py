@@ -16,7 +16,7 @@ from typing import Any
 from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_sizes, sizes_key
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, UsageRecord
-from spindown.control.market import current_offers, load_catalogue
+from spindown.control.market import current_offers, holdable_types, load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, ReadTo, read_written
 from spindown.domain.job_type import (
@@ -31,7 +31,7 @@ from spindown.domain.job_type import (
     shape_of,
     size_up,
 )
-from spindown.domain.offer import Catalogue, InstanceType, quota_class, trusted
+from spindown.domain.offer import Catalogue, InstanceType, trusted
 from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import misfit
@@ -50,7 +50,6 @@ from spindown.domain.rightsizing import (
     holds,
     learn,
 )
-from spindown.domain.spot_or_on_demand import allows
 from spindown.domain.wasted_work import is_ever_allowed
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.port import ControlPorts, ObjectStore
@@ -103,7 +102,7 @@ def learn_sizes(
         policy,
         catalogue,
         now,
-        holdable=_holdable(catalogue, quotas, settings, policy),
+        holdable=holdable_types(catalogue, quotas, settings, policy),
         buyable=_buyable(quotas, settings, policy, ports, now),
     )
     if end.key:
@@ -137,36 +136,6 @@ def _read_known(workload: str, objects: ObjectStore) -> LearnedSizes:
     except ContractError as exc:
         _log.warning("sizes_not_read: %s", exc)
         return LearnedSizes()
-
-
-def _holdable(
-    catalogue: Catalogue | None,
-    quotas: Mapping[str, float],
-    settings: WorkloadSettings,
-    policy: Policy,
-) -> Collection[str] | None:
-    """Return the types of instances of which quotas hold one, whatever it costs; None: not known.
-
-    Quotas that are not known hold any.
-    """
-    if catalogue is None or not quotas:
-        return None
-    opened = open_to_paid(policy, settings.pricing, settings.run.root_volume_gib)
-
-    def is_held(kind: InstanceType, region: str) -> bool:
-        ways = (way for way in kind.capacity_types if allows(opened, way))
-        classes = (quota_class(kind.name, region, way) for way in ways)
-        return any(kind.vcpus <= quotas.get(name, math.inf) for name in classes)
-
-    offered = {
-        (region, name)
-        for region, place in settings.regions.items()
-        if policy.regions is None or region in policy.regions
-        for zone in place.subnets
-        for name in catalogue.offerings.get(region, {}).get(zone, ())
-    }
-    types = catalogue.instance_types
-    return {name for region, name in offered if name in types and is_held(types[name], region)}
 
 
 def _buyable(

@@ -39,6 +39,8 @@ SCALES: Mapping[str, tuple[int, ...]] = {
     ),
 }
 _MIB_PER_GIB = 1024
+#: How many times its own price the machine of a job may cost that is given another size.
+DEARER_AT_MOST = 2.0
 #: How an architecture is written in a name.
 _ARCHITECTURES = {"x86_64": "x", "arm64": "a"}
 _DISPATCHES = {Dispatch.DEDICATED: "d", Dispatch.SHARED: "s"}
@@ -351,11 +353,13 @@ def size_on_sale(
     workload: Requirements,
     shared_slots: int,
     sold: Mapping[InstanceType, float],
+    within_reach: Collection[InstanceType] = (),
 ) -> Shape:
-    """Return the size of the cheapest machine for a shape: it covers the shape, at the same price.
+    """Return the size of a machine for a shape that covers it and as many others as can be.
 
-    However many shapes there are, these are no more than the machines on sale. Where none is known
-    that fits, it is the most that may be asked for, of what the shape asks for.
+    It is the cheapest machine, or one that may be had at up to ``DEARER_AT_MOST`` times its price.
+    So however many shapes there are, these are few. Where no machine is known that fits, it is the
+    most that may be asked for, of what the shape asks for.
 
     Args:
         shape: that a job needs.
@@ -363,18 +367,32 @@ def size_on_sale(
         workload: what its machines must have.
         shared_slots: jobs for which a shared machine is bought.
         sold: the types of instances on sale, and USD per hour of each.
+        within_reach: those of them that quotas and ceilings allow at that price.
     """
     wanted = requirements_of(shape, workload, shared_slots)
     fitting = [kind for kind in sold if misfit(kind, wanted) is None]
     cheapest = min(fitting, key=lambda kind: (sold[kind], kind.name), default=None)
+    near = [
+        kind
+        for kind in fitting
+        if cheapest is None
+        or kind is cheapest
+        or (kind in within_reach and sold[kind] <= DEARER_AT_MOST * sold[cheapest])
+    ]
+
+    def reach(kind: InstanceType) -> tuple[int, float, str]:
+        smaller = sum(all(has(kind) >= has(other) for has in _HAS.values()) for other in sold)
+        return smaller, -sold[kind], kind.name
+
+    chosen = max(near, key=reach, default=None)
 
     def is_had(other: Shape) -> bool:
         required = requirements_of(other, workload, shared_slots)
-        return cheapest is None or misfit(cheapest, required) is None
+        return chosen is None or misfit(chosen, required) is None
 
     for need in ("gpus", "gpu_memory_gib", "vcpus", "memory_gib"):
         asked = getattr(shape, need)
-        if asked or (cheapest and (shape.gpus or need != "gpu_memory_gib")):
+        if asked or (chosen and (shape.gpus or need != "gpu_memory_gib")):
             sizes = (x for x in reversed(SCALES[need]) if asked < x <= getattr(largest, need))
             shape = next((y for x in sizes if is_had(y := _with(shape, need, x))), shape)
     return shape

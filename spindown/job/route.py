@@ -8,6 +8,7 @@ routed now stays in the entry queue and is hidden for a while.
 """
 
 import logging
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.dead_letter import is_unreadable_for_good
 from spindown.domain.job_type import (
+    DEARER_AT_MOST,
     SettledNeeds,
     Shape,
     Sized,
@@ -265,6 +267,7 @@ class MessageRouter:
         tags: Mapping[str, str],
         sizes: Mapping[str, TypeSize] = MappingProxyType({}),
         sold: Mapping[InstanceType, float] = MappingProxyType({}),
+        within_reach: Collection[InstanceType] = (),
     ) -> None:
         """Prepare.
 
@@ -276,6 +279,7 @@ class MessageRouter:
             tags: what a queue bears that it makes.
             sizes: type -> what its jobs get by what is learned.
             sold: the types of instances on sale, and USD per hour of each; none: not known.
+            within_reach: those of them that quotas and ceilings allow at that price.
         """
         self._settings = settings
         self._policy = policy
@@ -285,16 +289,21 @@ class MessageRouter:
         self._sizes = sizes
         #: One type of each size.
         self._sold = distinct_sizes(settings.requirements, sold)
+        #: Likewise, of those that a job may get though they are dearer than its own.
+        reached = {kind: price for kind, price in sold.items() if kind in within_reach}
+        self._within_reach = distinct_sizes(settings.requirements, reached)
         #: What types get is never made up, as declared or learned.
         self._own = own_shapes(policy, {name: tuple(all_sized(s)) for name, s in sizes.items()})
         #: Shape and type -> the queue of that shape, once the ledger lists it.
         self._queues: dict[tuple[Shape, str], JobQueue] = {}
         #: Type whose share of made-up shapes is used up -> what takes its jobs.
-        self._open_to: dict[str, Sequence[Shape]] = {}
+        self._open_to: dict[str, list[Shape]] = {}
         #: So that threads do not count the shapes at once, and make more than there may be.
         self._placing = Lock()
         #: Shape of a queue -> USD per hour of the cheapest machine.
         self._prices: dict[Shape, float] = {}
+        #: The same of a machine within reach.
+        self._prices_within_reach: dict[Shape, float] = {}
         self._not_sold: dict[Shape, Reason] = {}
 
     def run(
@@ -477,7 +486,9 @@ class MessageRouter:
     def _register(self, shape: Shape, job_type: str) -> JobQueue:
         # First the ledger: a queue that no tick knows of would be served by nobody.
         url = shape_queue(self._settings.queue_url, shape.name)
-        note_use(self._ports, self._settings.name, shape.name, url, job_type)
+        is_made_up = shape not in self._own
+        name = self._settings.name
+        note_use(self._ports, name, shape.name, url, job_type, is_made_up=is_made_up)
         queue = self._queues[shape, job_type] = self._open_queue(url)
         return queue
 
@@ -485,9 +496,10 @@ class MessageRouter:
         """Return the shape whose queue takes a job.
 
         Its own, unless its type has used up its share of the sizes that senders may have made up:
-        each tick looks at every queue. Then of those that cover it the one with the cheapest
-        machine, unless that is dearer than the job's own. Else a queue is opened for the size of
-        that machine; so none waits for want of a queue, and none for a dearer machine.
+        each tick looks at every queue, and each has a boot of its own. Then of those that cover it
+        the one with the cheapest machine, unless that is much dearer than the job's own, or dearer
+        and out of reach. Else a queue is opened for a size that covers as many others as can be;
+        so none waits for want of a queue, and none for a machine that cannot be had.
 
         A type that has used up its share is looked at again only once another has opened a shape
         within its own. So however many sizes are made up, the ledger is read but so often.
@@ -506,11 +518,20 @@ class MessageRouter:
         open_to = self._open_to[job_type]
         if shape in open_to:
             return shape
-        covering = next((each for each in open_to if each.covers(shape)), None)
-        if covering is not None and self._price_of(covering) <= self._price_of(shape):
-            return covering
-        largest, slots = largest_of(job_type, self._policy), self._policy.shared_slots
-        return size_on_sale(shape, largest, self._settings.requirements, slots, self._sold)
+        covering = (each for each in open_to if each.covers(shape) and self._is_near(each, shape))
+        if found := next(covering, None):
+            return found
+        opened = size_on_sale(
+            shape,
+            largest_of(job_type, self._policy),
+            self._settings.requirements,
+            self._policy.shared_slots,
+            self._sold,
+            self._within_reach,
+        )
+        for known in self._open_to.values():
+            insort(known, opened, key=self._by_price)
+        return opened
 
     def _has_room(self, job_type: str, listed: Mapping[str, ShapeRow]) -> bool:
         """Tell whether one more size that jobs of a type ask for may have a queue."""
@@ -520,7 +541,7 @@ class MessageRouter:
         share = max(SHAPES_AT_MOST // (1 + len(self._policy.types)), _SHAPES_LEAST)
         return len(of_type) < share and len(made_up) < SHAPES_AT_MOST
 
-    def _cheapest_first(self, listed: Collection[str]) -> Sequence[Shape]:
+    def _cheapest_first(self, listed: Collection[str]) -> list[Shape]:
         """Return the shapes that have a queue, or may have one, the cheapest machine first.
 
         One that no machine on sale has takes nothing: its jobs would wait without end.
@@ -528,7 +549,25 @@ class MessageRouter:
         known = {each for each in map(parse_shape, listed) if each} | self._own
         possible = (each for each in known if is_possible(each, self._policy))
         sold = [each for each in possible if not self._why_not_sold(each)]
-        return sorted(sold, key=lambda each: (self._price_of(each), each))
+        return sorted(sold, key=self._by_price)
+
+    def _by_price(self, shape: Shape) -> tuple[float, Shape]:
+        return self._price_of(shape), shape
+
+    def _is_near(self, covering: Shape, shape: Shape) -> bool:
+        """Tell whether a job of one shape may have the machine of another."""
+        own, slots, required = (
+            self._price_of(shape),
+            self._policy.shared_slots,
+            self._settings.requirements,
+        )
+        if self._price_of(covering) <= own:
+            return True
+        if covering not in self._prices_within_reach:
+            self._prices_within_reach[covering] = price_of(
+                covering, required, slots, self._within_reach
+            )
+        return self._prices_within_reach[covering] <= DEARER_AT_MOST * own
 
     def _price_of(self, shape: Shape) -> float:
         if shape not in self._prices:
@@ -544,6 +583,7 @@ def route(
     ports: ControlPorts,
     *,
     sold: Mapping[InstanceType, float] = MappingProxyType({}),
+    within_reach: Collection[InstanceType] = (),
     threads: int = _AT_ONCE,
 ) -> Routed:
     """Route until nothing waits or the time is up, many messages by several threads; count them.
@@ -554,6 +594,7 @@ def route(
         work: the ports of the workload, as ``MessageRouter`` takes them.
         ports: the ports of the deployment.
         sold: the types of instances on sale, and USD per hour of each; none: not known.
+        within_reach: those of them that quotas and ceilings allow at that price.
         threads: how many route at once.
     """
     begun, tags = ports.clock.now(), ports.deployment().tags
@@ -562,7 +603,14 @@ def route(
     def run(queue: JobQueue, until: datetime, wait: timedelta) -> Routed:
         there = replace(work, queue=queue)
         router = MessageRouter(
-            settings, policy, there, ports.queue, tags=tags, sizes=sizes, sold=sold
+            settings,
+            policy,
+            there,
+            ports.queue,
+            tags=tags,
+            sizes=sizes,
+            sold=sold,
+            within_reach=within_reach,
         )
         done = router.run(until, at_most=_FEW, wait=wait)
         if done.seen < _FEW:

@@ -84,7 +84,15 @@ def backlogs(queues: Iterable[JobQueue]) -> list[Backlog]:
     return [found or NOTHING_WAITS for found in read_backlogs(list(queues))]
 
 
-def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: str) -> None:
+def note_use(
+    ports: WorkPorts,
+    workload: str,
+    shape: str,
+    url: str,
+    job_type: str,
+    *,
+    is_made_up: bool = False,
+) -> None:
     """Note in the ledger that jobs of a type use a shape, whose queue has this URL.
 
     Args:
@@ -93,6 +101,7 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
         shape: its name.
         url: of its queue, which may not be made yet.
         job_type: "": the job has no type.
+        is_made_up: no type gets the shape, as declared or learned.
 
     Raises:
         BeingRemoved: its queue is.
@@ -102,12 +111,13 @@ def note_use(ports: WorkPorts, workload: str, shape: str, url: str, job_type: st
     removing_at = None if known is None else known.removing_at
     if removing_at is not None and now - removing_at < REMOVED_WITHIN:
         raise BeingRemoved(shape, removing_at + REMOVED_WITHIN - now)
-    row = ShapeRow(shape=shape, url=url, used_at=now, types=(job_type,))
+    row = ShapeRow(shape=shape, url=url, used_at=now, types=(job_type,), is_made_up=is_made_up)
     is_open = removing_at is None and known is not None and known.closing_at is None
     if known is not None and is_open and now - known.used_at < _NOTED_EVERY:
-        if job_type in known.types:
+        types = tuple(sorted({job_type, *known.types}))
+        if (types, is_made_up) == (known.types, known.is_made_up):
             return
-        row = replace(known, url=url, types=tuple(sorted({job_type, *known.types})))
+        row = replace(known, url=url, types=types, is_made_up=is_made_up)
     # Who removes a queue changes this field first.
     unchanged = (
         When(absent=frozenset({"removing_at"}))

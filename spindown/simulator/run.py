@@ -14,7 +14,7 @@ from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
 from spindown.contract.usage import measured_prefix
 from spindown.control.interrupt import react
-from spindown.control.market import refresh, types_on_sale
+from spindown.control.market import refresh, types_on_sale, types_within_reach
 from spindown.control.policy import current_policy
 from spindown.control.rightsizing import learn_sizes
 from spindown.control.spend import sum_spend
@@ -182,9 +182,19 @@ class Run:
             return
         world = self.world
         settings, policy = current_policy(WORKLOAD, world.control)
-        sold = types_on_sale(settings, world.control, world.control.clock.now())
+        now = world.control.clock.now()
+        sold = types_on_sale(settings, world.control, now)
+        reach = types_within_reach(sold, settings, policy, world.control, now)
         # By one thread, so that the same seed gives the same result.
-        done = route(settings, policy, world.work, world.control, sold=sold, threads=1)
+        done = route(
+            settings,
+            policy,
+            world.work,
+            world.control,
+            sold=sold,
+            within_reach=reach,
+            threads=1,
+        )
         self.record.note("routed", str(done.routed))
         if done.routed:
             self.agenda.plan_in(self.scenario.delays.event, Turn.EVENT, self._nudge)

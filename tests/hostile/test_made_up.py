@@ -9,7 +9,14 @@ import pytest
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import body_digest, parse_job
 from spindown.control.market import refresh, types_on_sale
-from spindown.domain.job_type import SCALES, Shape, parse_shape, price_of, shape_of
+from spindown.domain.job_type import (
+    DEARER_AT_MOST,
+    SCALES,
+    Shape,
+    parse_shape,
+    price_of,
+    shape_of,
+)
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.manifest_store import save_manifest
@@ -177,6 +184,58 @@ def test_a_size_that_nobody_sells_takes_no_job() -> None:
     assert where(world) == {"honest": "c8m512x"}
 
 
+def test_sizes_beyond_the_share_open_few_queues(market: ControlWorld) -> None:
+    market.change_policy(max_price_per_hour=200.0)
+    make_up(market, type="small")
+
+    shapes = market.view().shapes
+    # Beyond the share there are as many as cover all 21 machines on sale, each at twice its price.
+    assert len(shapes) <= SHAPES_AT_MOST // 3 + 7
+    asked = {job_id: parse_shape(name) for name, job_id in evil(market)}
+    for job_id, given in asked.items():
+        _, vcpus, memory = job_id.split("-")
+        least = Shape(vcpus=int(vcpus), memory_gib=int(memory))
+        assert given is not None
+        assert given.covers(least)
+        assert dollars(market, given) <= DEARER_AT_MOST * dollars(market, least)
+    assert market.dead_letters.bodies() == []
+
+
+def evil(world: ControlWorld) -> list[tuple[str, str]]:
+    """Return shape of a queue and job that waits there, of those that were made up."""
+    return [
+        (name, parse_job(body).job_id or "")
+        for name in world.view().shapes
+        for body in world.queue_of(name).bodies()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "quota", "paid"),
+    [(2.0, None, 0.39), (0.4, None, 0.2), (2.0, 4.0, 0.2)],
+    ids=["in reach", "above the ceiling of price", "above the quota"],
+)
+def test_no_job_waits_for_a_dearer_machine_out_of_reach(
+    most: float, quota: float | None, paid: float
+) -> None:
+    world = ControlWorld(policy=replace(POLICY, max_price_per_hour=most))
+    for code in ("L-1216C47A", "L-34B43A08") if quota else ():
+        world.market.limit(code, quota or 0.0, region=REGION)
+    sell(world, {"m7.small": (4, 16, 0.2), "m7.large": (8, 32, 0.39)})
+    # A share of the sizes for jobs without a type.
+    for architectures in ({}, {"architectures": ["x86_64"]}):
+        for vcpus, gib in (*((8, 2**n) for n in range(6)), (1, 32), (2, 32)):
+            asked = {"vcpus": vcpus, "memory_gib": gib, **architectures}
+            world.ask(f"evil-{vcpus}-{gib}-{len(architectures)}", requirements=asked)
+    route_all(world)
+    world.ask("honest", requirements={"vcpus": 3, "memory_gib": 11})
+    route_all(world)
+
+    given = parse_shape(where(world)["honest"])
+    assert given is not None
+    assert dollars(world, given) == paid
+
+
 def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> None:
     for flood in ({}, {"type": "large"}):
         make_up(world, **flood)
@@ -190,7 +249,7 @@ def test_sizes_of_one_type_take_no_room_of_another_s(world: ControlWorld) -> Non
 
 
 def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld) -> None:
-    sell(world)
+    sell(world, {**KINDS, "c7.many": (16, 16, 1.2)})
     for vcpus, gib in ((4, 64), (16, 16)):
         world.ask(f"first-{vcpus}", requirements={"vcpus": vcpus, "memory_gib": gib})
     route_all(world)
@@ -198,7 +257,8 @@ def test_what_has_no_queue_goes_to_the_cheapest_that_covers(world: ControlWorld)
     world.ask("cheap", requirements={"vcpus": 3, "memory_gib": 7})
     route_all(world)
 
-    # A g4dn.xlarge costs half of what the queue for 16 vCPUs takes, and that for 64 GiB nine times.
+    # A g4dn.xlarge costs less than half of what the queue for 16 vCPUs takes, and that for 64 GiB
+    # seventeen times.
     assert where(world)["cheap"] == "c4m16"
 
 

@@ -4,12 +4,14 @@ from spindown.control.market.catalogue import (
     CATALOGUE_KEY,
     Refreshed,
     current_catalogue,
+    holdable_types,
     limited_catalogue,
     load_catalogue,
     refresh,
     store,
     survey,
     types_on_sale,
+    types_within_reach,
     unstored_catalogue,
 )
 from spindown.control.market.priced_offers import (
@@ -28,6 +30,7 @@ __all__ = [
     "Refreshed",
     "current_catalogue",
     "current_offers",
+    "holdable_types",
     "limited_catalogue",
     "load_catalogue",
     "price_of",
@@ -37,5 +40,6 @@ __all__ = [
     "store",
     "survey",
     "types_on_sale",
+    "types_within_reach",
     "unstored_catalogue",
 ]

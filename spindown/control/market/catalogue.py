@@ -15,8 +15,19 @@ from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.unresponsive_region import SLOW
-from spindown.domain.offer import Catalogue, InstanceType, Requirements
+from spindown.domain.offer import (
+    Catalogue,
+    InstanceType,
+    Requirements,
+    extra_price_per_hour,
+    quota_class,
+    trusted,
+)
+from spindown.domain.policy import Policy
+from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import is_considered, limit_types
+from spindown.domain.spot_or_on_demand import allows
+from spindown.domain.wasted_work import is_ever_allowed
 from spindown.error import ContractError, NotFound, SpindownError, Unreachable
 from spindown.port import CATALOGUE_FOR, AnswerKind, ControlPorts, Datum, ObjectStore
 
@@ -125,17 +136,9 @@ def types_on_sale(
 
     None at all: nobody can tell, since there is none yet, or one without a part that counts.
     """
-    last = ports.cache.last(_STORED, "")
-    if last is None or now - last[0] >= _STORED.keep_for:
-        try:
-            known = load_catalogue(ports.objects)
-        except SpindownError as exc:
-            _log.warning("catalogue_not_read: %s", exc)
-            return {}
-        if known is None:
-            return {}
-        last = now, ports.cache.keep(_STORED, "", now, known)
-    known = last[1]
+    known = _stored(ports, now)
+    if known is None:
+        return {}
     is_short = settings.requirements.allows_no_gpu and not _has_cpu(known)
     if is_short or not _is_whole(known) or not settings.regions.keys() <= known.offerings.keys():
         return {}
@@ -146,6 +149,86 @@ def types_on_sale(
         for name, kind in known.instance_types.items()
         if name in sold
     }
+
+
+def _stored(ports: ControlPorts, now: datetime) -> Catalogue | None:
+    """Return the stored catalogue, as it was some minutes ago; None: there is none to read."""
+    last = ports.cache.last(_STORED, "")
+    if last is not None and now - last[0] < _STORED.keep_for:
+        return last[1]
+    try:
+        known = load_catalogue(ports.objects)
+    except SpindownError as exc:
+        _log.warning("catalogue_not_read: %s", exc)
+        return None
+    return None if known is None else ports.cache.keep(_STORED, "", now, known)
+
+
+def types_within_reach(
+    sold: Mapping[InstanceType, float],
+    settings: WorkloadSettings,
+    policy: Policy,
+    ports: ControlPorts,
+    now: datetime,
+) -> Collection[InstanceType]:
+    """Return the types on sale of which quotas and ceilings allow one, at the listed price.
+
+    Args:
+        sold: as of ``types_on_sale``.
+        settings: of the workload.
+        policy: in force.
+        ports: the ports of the deployment.
+        now: the present.
+    """
+    known = _stored(ports, now)
+    if known is None:
+        return frozenset()
+    held = holdable_types(known, trusted(known, now).quotas, settings, policy)
+    opened = open_to_paid(policy, settings.pricing, settings.run.root_volume_gib)
+    extra = extra_price_per_hour(settings.run.root_volume_gib)
+    return frozenset(
+        kind
+        for kind, price in sold.items()
+        if (held is None or kind.name in held)
+        and any(
+            is_ever_allowed(opened, way, price + extra, kind.gpu_count)
+            for way in kind.capacity_types
+        )
+    )
+
+
+def holdable_types(
+    catalogue: Catalogue | None,
+    quotas: Mapping[str, float],
+    settings: WorkloadSettings,
+    policy: Policy,
+) -> Collection[str] | None:
+    """Return the types of instances of which quotas hold one, whatever it costs; None: not known.
+
+    Args:
+        catalogue: what is sold; None: not known.
+        quotas: class -> vCPUs; one that is not known holds any.
+        settings: of the workload.
+        policy: in force.
+    """
+    if catalogue is None or not quotas:
+        return None
+    opened = open_to_paid(policy, settings.pricing, settings.run.root_volume_gib)
+
+    def is_held(kind: InstanceType, region: str) -> bool:
+        ways = (way for way in kind.capacity_types if allows(opened, way))
+        classes = (quota_class(kind.name, region, way) for way in ways)
+        return any(kind.vcpus <= quotas.get(name, math.inf) for name in classes)
+
+    offered = {
+        (region, name)
+        for region, place in settings.regions.items()
+        if policy.regions is None or region in policy.regions
+        for zone in place.subnets
+        for name in catalogue.offerings.get(region, {}).get(zone, ())
+    }
+    types = catalogue.instance_types
+    return {name for region, name in offered if name in types and is_held(types[name], region)}
 
 
 def unstored_catalogue(ports: ControlPorts) -> Refreshed | None:

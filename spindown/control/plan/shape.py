@@ -7,6 +7,7 @@ found shape by shape: ``of_shape`` gives the draft that a workload of this shape
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import zip_longest
 
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import BacklogRow, queue_fields
@@ -28,9 +29,12 @@ from spindown.domain.schedule import places, unanswered_dollars
 
 
 def shapes_of(draft: PlanDraft) -> Sequence[str]:
-    """Return the shapes whose fleets are sized, that first whose work waits longest; "": none.
+    """Return the shapes whose fleets are sized, in the order in which they get places; "": none.
 
-    Of those with no work and no workers one at most: a type whose size is learned leaves many.
+    That first whose work waits longest. But those that types get, as declared or learned, take
+    turns with those that senders have made up: however many these are, each second place is left
+    to the others. Of those with no work and no workers there is one at most: a type whose size is
+    learned leaves many.
     """
     if not draft.fleet.shapes:
         return ("",)
@@ -41,7 +45,19 @@ def shapes_of(draft: PlanDraft) -> Sequence[str]:
         return since or draft.now, name
 
     found = sorted(draft.fleet.shapes, key=turn)
-    return [name for name in found if name in in_use] or found[:1]
+    return _by_turns([name for name in found if name in in_use], draft) or found[:1]
+
+
+def _by_turns(names: Sequence[str], draft: PlanDraft) -> Sequence[str]:
+    """Return shapes of types and shapes that were made up by turns, first those not served last."""
+    rows = draft.facts.view.shapes
+    made_up = {name for name, row in rows.items() if row.is_made_up}
+    workers = draft.fleet.workers.values()
+    last = max(workers, key=lambda w: (w.launched_at, w.instance_id), default=None)
+    is_turn = last is not None and last.shape not in made_up
+    first = [name for name in names if (name in made_up) is is_turn]
+    second = [name for name in names if (name in made_up) is not is_turn]
+    return [name for pair in zip_longest(first, second) for name in pair if name is not None]
 
 
 def _in_use(draft: PlanDraft) -> frozenset[str]:

@@ -122,6 +122,30 @@ def test_the_shape_that_waits_longest_is_bought_for_first() -> None:
     assert {worker.shape for worker in world.workers()} == {SMALL}
 
 
+def test_made_up_shapes_and_those_of_types_get_places_by_turns() -> None:
+    world = a_typed_world(max_workers=1, requirements_at_most=Needs(memory_gib=48))
+    world.dry(*every_pool())
+    for memory_gib in (2, 10, 20):
+        world.ask(f"made-up-{memory_gib}", requirements={"memory_gib": memory_gib})
+    world.run(3)
+    world.ask("s", type="small")
+    world.ask("l", type="large")
+    world.run(2)
+    for pool in every_pool():
+        world.compute.set_capacity(pool, None)
+
+    for _ in range(9):
+        world.run(1)
+        for worker in (each for each in world.workers() if each.is_live):
+            queue = world.queue_of(worker.shape)
+            while message := queue.receive(wait=timedelta(0), visibility=minutes(1)):
+                queue.delete(message.receipt_handle)
+            world.compute.terminate(region=REGION, instance_ids=[worker.instance_id])
+
+    found = sorted(world.workers(), key=lambda each: each.launched_at)
+    assert [each.shape for each in found] == [LARGE, "c0m16", SMALL, "c0m2", "c0m32"]
+
+
 def test_a_worker_of_one_shape_is_no_slot_for_another() -> None:
     world = a_typed_world()
     world.ask("s", type="small")

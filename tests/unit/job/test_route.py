@@ -687,6 +687,20 @@ def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld)
     assert jobs_of(world, "c0m4") == ["s"]
 
 
+def test_a_made_up_size_is_a_type_s_once_that_gets_it(world: ControlWorld) -> None:
+    world.change_policy(rightsize=Rightsize.APPLY, requirements_at_most=Needs(memory_gib=8))
+    world.ask("made-up", type="small", requirements={"memory_gib": 3})
+    world.route()
+    before = world.view().shapes["c0m4"]
+    learn(world)
+    world.ask("s", type="small")
+    world.route()
+
+    assert before.is_made_up
+    assert not world.view().shapes["c0m4"].is_made_up
+    assert not world.view().shapes["c0m4"].closing_at
+
+
 def learn(world: ControlWorld) -> None:
     """Let it be known that jobs of the type need less than it asks for."""
     size = TypeSize(of=TYPES[0].needs, slots="per-gpu", needs=Needs(memory_gib=3))
