@@ -331,6 +331,14 @@ class PeakHistory:
     hours: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: Hour -> week -> the most of that week.
     weeks: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    #: Hour -> jobs that ended with more than the size in force, as they had run out of that, or
+    #: their hour has a size of its own; older ones count less.
+    outgrown: Mapping[str, Amount] = field(default_factory=dict)
+
+    def has_outgrown(self, hour: str) -> bool:
+        """Tell whether more jobs of an hour had to have more than may run out of memory."""
+        jobs = math.fsum(self.hours[hour].values())
+        return self.outgrown.get(hour, 0.0) > RUN_OUT_AT_MOST * jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -622,7 +630,11 @@ def learn(history: TypeHistory, seen: Iterable[SeenAttempt], now: datetime) -> T
         need: _with_peaks(
             known,
             share,
-            [(one.at, getattr(one, _PEAKS[need])) for one in seen if one.ends_job],
+            [
+                (one.at, gib, getattr(one.shape, need) > history.sizes[need].size)
+                for one in seen
+                if one.ends_job and (gib := getattr(one, _PEAKS[need])) is not None
+            ],
         )
         for need, known in history.peaks.items()
     }
@@ -640,21 +652,28 @@ _PEAKS = {MEMORY: "memory_gib", VRAM: "vram_gib"}
 
 
 def _with_peaks(
-    known: PeakHistory, share: float, seen: Iterable[tuple[datetime, float | None]]
+    known: PeakHistory, share: float, seen: Iterable[tuple[datetime, float, bool]]
 ) -> PeakHistory:
-    """Return peaks with further ones; jobs of those that were known count by a share."""
+    """Return peaks with further ones; jobs of those that were known count by a share.
+
+    Args:
+        known: the peaks so far.
+        share: by which these count.
+        seen: when a job was routed, the GiB that it used, and whether it had outgrown the size.
+    """
     hours = {
         hour: {peak: jobs * share for peak, jobs in peaks.items()}
         for hour, peaks in known.hours.items()
     }
     weeks = {hour: dict(mosts) for hour, mosts in known.weeks.items()}
-    for at, gib in seen:
-        if gib is None:
-            continue
+    outgrown = {hour: jobs * share for hour, jobs in known.outgrown.items()}
+    for at, gib, has_outgrown in seen:
         hour, week = str(hour_of_week(at)), str((at.toordinal() - _MONDAY) // 7)
         peak, peaks, mosts = _peak_of(gib), hours.setdefault(hour, {}), weeks.setdefault(hour, {})
         peaks[peak] = peaks.get(peak, 0.0) + 1.0
         mosts[week] = max(mosts.get(week, 0.0), _gib_of(peak))
+        if has_outgrown:
+            outgrown[hour] = outgrown.get(hour, 0.0) + 1.0
     left = {
         hour: {peak: jobs for peak, jobs in peaks.items() if jobs >= _FORGOTTEN}
         for hour, peaks in hours.items()
@@ -662,6 +681,7 @@ def _with_peaks(
     return PeakHistory(
         hours={hour: _highest(peaks) for hour, peaks in left.items() if peaks},
         weeks={hour: _newest(mosts, _WEEKS_LEAST) for hour, mosts in weeks.items()},
+        outgrown={hour: jobs for hour, jobs in outgrown.items() if jobs >= _FORGOTTEN},
     )
 
 
@@ -960,16 +980,19 @@ def _best_cores(
 def _sizes_of_hours(history: PeakHistory, usual: int, sizes: SizeRange) -> Mapping[str, int]:
     """Return the memory of the hours of the week that need more than the usual size.
 
-    It is no more than what the type states: beyond that jobs have to run out (``_grow``).
+    It is no more than what the type states: beyond that jobs have to run out (``_grow``). So they
+    have where it states none.
     """
     choices = sizes.choices
-    if not usual or not choices:
+    if not choices:
         return {}
     found = {}
     for hour, most in larger_hours(history).items():
+        if not sizes.stated and not history.has_outgrown(hour):
+            continue
         need = most * room(math.fsum(history.hours[hour].values())) + SYSTEM_GIB
         size = next((choice for choice in choices if choice >= need), choices[-1])
-        size = min(size, sizes.stated)
+        size = min(size, sizes.stated or sizes.most)
         if size > usual:
             found[hour] = size
     return found

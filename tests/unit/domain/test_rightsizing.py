@@ -530,6 +530,58 @@ def test_an_hour_gets_no_more_than_the_type_states(stated: int, hours: dict[str,
     assert decide(history, ranges, now, applies=True)[1].hours == hours
 
 
+#: A type that states no memory, on any machine; jobs may ask for 384 GiB.
+UNSTATED = {**RANGES, MEMORY: a_range(least=0, stated=0)}
+
+
+def unstated_hours(
+    large: int, jobs: int, gib: float = 200.0, *, runs_out: bool = True, weeks: int = 2
+) -> dict[str, int]:
+    """Return the hours of such a type, of which some jobs of one hour need more, for some weeks."""
+    seen = [
+        replace(one, shape=Shape(vcpus=8))
+        for one in weeks_of(7 * weeks)
+        if hour_of_week(one.at) != 6
+    ]
+    for week in range(weeks):
+        at = MONDAY + timedelta(days=7 * week, hours=6)
+        seen += [an_attempt(4.0, 0, at=at)] * (jobs - large)
+        lack = [
+            an_attempt(float(size or 16), size, at=at, ran_out=True, ends_job=False, items=0.0)
+            for size in (0, 32, 64, 128)
+        ]
+        had = an_attempt(gib, 256 if runs_out else 0, at=at)
+        seen += [one for _ in range(large) for one in (*(lack if runs_out else ()), had)]
+    now = MONDAY + timedelta(days=7 * weeks)
+    history = learn(begin(Needs(vcpus=8), MONDAY), seen, now)
+    return dict(decide(history, UNSTATED, now, applies=True)[1].hours)
+
+
+@pytest.mark.parametrize(
+    ("large", "jobs", "hours"),
+    [
+        pytest.param(1, 1, {"6": 384}, id="the only one"),
+        pytest.param(20, 20, {"6": 256}, id="all"),
+        pytest.param(3, 101, {"6": 256}, id="three in a hundred"),
+        pytest.param(2, 101, {}, id="two in a hundred"),
+        pytest.param(1, 101, {}, id="one in a hundred"),
+    ],
+)
+def test_an_hour_without_stated_memory_is_foreseen(
+    large: int, jobs: int, hours: dict[str, int]
+) -> None:
+    assert unstated_hours(large, jobs) == hours
+
+
+def test_without_stated_memory_one_week_foresees_nothing() -> None:
+    assert unstated_hours(20, 20, weeks=1) == {}
+
+
+def test_what_never_ran_out_foresees_no_hour() -> None:
+    """Machines without a stated size had so much all the same."""
+    assert unstated_hours(20, 20, runs_out=False) == {}
+
+
 def test_tiny_jobs_of_quiet_hours_make_no_other_special() -> None:
     """Twenty jobs an hour of work need 200 GiB; in each other hour one needs next to nothing."""
     seen = []
