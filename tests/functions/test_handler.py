@@ -12,7 +12,9 @@ import pytest
 from spindown.contract.row import REHEARSED
 from spindown.contract.usage import encode_usage, measured_key, table_key
 from spindown.control.market import load_catalogue
+from spindown.control.rightsizing import read_learned
 from spindown.domain.offer import CapacityType, Pool
+from spindown.domain.policy import JobType, Needs, Policy
 from spindown.error import ContractError, NotFound, Throttled, Unreachable
 from spindown.functions import interruption, offers, scaler
 from spindown.functions.port import for_each_workload
@@ -280,6 +282,25 @@ def test_usage_that_cannot_be_read_keeps_nobody_from_prices() -> None:
     assert said["not_compacted"] == {WORKLOAD: "MemoryError"}
     assert load_catalogue(world.objects) is not None
     assert world.metrics.values("WarmDollars")
+
+
+def test_sizes_are_learned_however_long_the_reading_takes() -> None:
+    policy = Policy(types=(JobType(name="scan", needs=Needs(memory_gib=16)),))
+    world = ControlWorld(policy=policy)
+    for number in range(30):
+        record = a_usage_record(workload=WORKLOAD, job_id=f"{number:02}", type="scan")
+        world.objects.put(measured_key(record, world.now.date()), encode_usage([record]))
+    world.clock.advance(minutes(60))
+
+    def take_long(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get" and str(call.args[0]).startswith("measured/"):
+            world.clock.advance(minutes(1))
+        return proceed()
+
+    world.interfere = take_long
+    offers.handle(world.ports, lambda _: world.objects)
+
+    assert "/00-" in read_learned(WORKLOAD, world.objects).read_key
 
 
 def test_the_refresh_of_offers_tells_why_an_item_is_dear() -> None:
