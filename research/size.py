@@ -20,12 +20,12 @@ from random import Random
 from spindown.contract.learned_size import LearnedSizes
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.rightsizing import learn_types
-from spindown.domain.job_type import Shape, requirements_of, settle, shape_of
-from spindown.domain.offer import Catalogue, InstanceType, Requirements
+from spindown.domain.offer import Catalogue, InstanceRequirements, InstanceType
 from spindown.domain.out_of_memory import larger_needs
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.requirement import misfit
 from spindown.domain.rightsizing import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
+from spindown.domain.shape import Shape, requirements_of, settle, shape_of
 
 #: A Monday.
 BEGIN = datetime(2026, 2, 2, tzinfo=UTC)
@@ -53,7 +53,7 @@ class Kind:
     """A type of jobs: what people ask for, and what its jobs are like."""
 
     name: str
-    asked: Needs
+    asked: JobNeeds
     jobs_per_day: int
     #: Seconds on one core, the mean; share of it that any number of cores speeds up.
     seconds: float
@@ -70,7 +70,7 @@ class Kind:
 KINDS = (
     Kind(
         name="model",
-        asked=Needs(vcpus=32, memory_gib=512),
+        asked=JobNeeds(vcpus=32, memory_gib=512),
         jobs_per_day=40,
         seconds=40_000.0,
         parallel=0.9,
@@ -79,7 +79,7 @@ KINDS = (
     ),
     Kind(
         name="nlp",
-        asked=Needs(vcpus=16, memory_gib=64, gpus=1, gpu_memory_gib=40),
+        asked=JobNeeds(vcpus=16, memory_gib=64, gpus=1, gpu_memory_gib=40),
         jobs_per_day=160,
         seconds=1_800.0,
         parallel=0.3,
@@ -89,7 +89,7 @@ KINDS = (
     ),
     Kind(
         name="forecast",
-        asked=Needs(vcpus=48, memory_gib=128),
+        asked=JobNeeds(vcpus=48, memory_gib=128),
         jobs_per_day=300,
         seconds=14_000.0,
         parallel=0.95,
@@ -98,7 +98,7 @@ KINDS = (
     ),
     Kind(
         name="hourly",
-        asked=Needs(vcpus=8, memory_gib=64),
+        asked=JobNeeds(vcpus=8, memory_gib=64),
         jobs_per_day=500,
         seconds=1_500.0,
         parallel=0.5,
@@ -108,7 +108,7 @@ KINDS = (
     ),
     Kind(
         name="sql",
-        asked=Needs(vcpus=4, memory_gib=16),
+        asked=JobNeeds(vcpus=4, memory_gib=16),
         jobs_per_day=3_000,
         seconds=400.0,
         parallel=0.1,
@@ -188,12 +188,12 @@ SETTINGS = WorkloadSettings(
     dlq_url="",
     log_group="",
     regions={},
-    requirements=Requirements(gpu_count_min=0.0),
+    requirements=InstanceRequirements(gpu_count_min=0.0),
 )
 POLICY = replace(
     Policy(),
     types=tuple(JobType(name=kind.name, needs=kind.asked) for kind in KINDS),
-    requirements_at_most=Needs(memory_gib=1024, vcpus=96),
+    requirements_at_most=JobNeeds(memory_gib=1024, vcpus=96),
     rightsize=Rightsize.APPLY,
 )
 
@@ -227,9 +227,9 @@ def jobs_of(hour: int, random: Random) -> Iterator[Job]:
             )
 
 
-def play(job: Job, needs: Needs, account: Account) -> Iterator[SeenAttempt]:
+def play(job: Job, needs: JobNeeds, account: Account) -> Iterator[SeenAttempt]:
     """Do a job with what it was given, as often as it takes; yield what workers see."""
-    asked: Needs | None = None
+    asked: JobNeeds | None = None
     while True:
         shape = shape_of(needs)
         machine, price = machines(shape)[0]

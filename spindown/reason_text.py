@@ -24,10 +24,10 @@ from spindown.contract.job.message import is_id
 from spindown.domain.batch import BatchTally
 from spindown.domain.boot import BootProfile
 from spindown.domain.fleet import Backlog
-from spindown.domain.job_type import parse_shape
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.relative_throughput import reference_machine
+from spindown.domain.shape import parse_shape
 from spindown.domain.verification import CheckResult, Interruption, VerifyCheck
 from spindown.error import printable
 

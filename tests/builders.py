@@ -11,10 +11,10 @@ from spindown.domain.learning import JobSizes, Knowledge
 from spindown.domain.offer import (
     CapacityType,
     Catalogue,
+    InstanceRequirements,
     InstanceType,
     Offer,
     Pool,
-    Requirements,
     SpotPrice,
 )
 from spindown.domain.policy import Policy
@@ -122,7 +122,7 @@ def a_ranking(offers: list[Offer], **changes: Any) -> CandidateList:
         "demand": a_demand(),
         "knowledge": Knowledge(),
         "policy": a_policy(),
-        "requirements": Requirements(),
+        "requirements": InstanceRequirements(),
         "waited": timedelta(0),
         "now": NOW,
     }

@@ -35,7 +35,7 @@ from spindown.control.market import types_on_sale, types_within_reach
 from spindown.control.tick import run_tick
 from spindown.domain.batch import EndsTold
 from spindown.domain.fleet import Lease, Worker, WorkerState
-from spindown.domain.offer import CapacityType, Pool, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.job.route import Routed, route
@@ -109,7 +109,7 @@ class ControlWorld:
 
     policy: Policy = AT_ONCE
     budget: float | None = None
-    requirements: Requirements = field(default_factory=Requirements)
+    requirements: InstanceRequirements = field(default_factory=InstanceRequirements)
     #: (type, spot price) that a second region sells, at the on-demand prices of the first.
     away: tuple[tuple[str, float], ...] = ()
     #: Tags of the account; with some, launches on spot have a template of their own.

@@ -40,7 +40,7 @@ from spindown.config.schema import (
     SourceConfig,
     WarmSpanConfig,
 )
-from spindown.domain.policy import Needs, Policy, Rung
+from spindown.domain.policy import JobNeeds, Policy, Rung
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 REQUIRED = "required"
@@ -252,7 +252,7 @@ def _default(table: Table, key: str) -> str:
         return f'`"{NONE_IS[key]}"`'
     if isinstance(value, tuple) and value and isinstance(value[0], Rung):
         return "<br>".join(f"`{_spell_rung(rung)}`" for rung in value)
-    if value in (None, (), frozenset(), Needs()) or isinstance(value, BaseModel):
+    if value in (None, (), frozenset(), JobNeeds()) or isinstance(value, BaseModel):
         return ""
     return "<br>".join(f"`{line}`" for line in _spell(value))
 

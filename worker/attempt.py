@@ -18,7 +18,7 @@ from spindown.contract.job.message import needs_of
 from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.out_of_memory import had_used_little, larger_needs, memory_of
-from spindown.domain.policy import Needs
+from spindown.domain.policy import JobNeeds
 from spindown.domain.rightsizing import MEMORY, VRAM
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.claimed_job import ClaimedJob
@@ -361,7 +361,7 @@ class Attempt:
             # Told afterwards: whoever takes the job next need not wait for our report.
             self._ending.tell(before, self._held, portion, took, redone=self._buffer.behind_a_gap)
 
-    def _larger(self, broken: Broken | None) -> Needs | None:
+    def _larger(self, broken: Broken | None) -> JobNeeds | None:
         """Return what a job asks for next if it has run out of memory; None: nothing."""
         need = None if broken is None else _LACKED.get(broken.cause)
         if need is None:
@@ -379,7 +379,7 @@ class Attempt:
             self._place.output_log.add(f"[spindown] {why}")
         return larger
 
-    def _next_needs(self, need: str) -> Needs | None:
+    def _next_needs(self, need: str) -> JobNeeds | None:
         """Return what the job asks for once a memory runs out; None: it may have no more of it."""
         context, job = self._context, self._held.job
         return larger_needs(
@@ -418,7 +418,7 @@ class Attempt:
         is_further = (before.next_item, before.user_state) != (now.next_item, now.user_state)
         return is_further or bool(last.finished) or last.state is not None
 
-    def _hand_over(self, end: "_End", larger: Needs | None) -> AttemptEnd:
+    def _hand_over(self, end: "_End", larger: JobNeeds | None) -> AttemptEnd:
         match self._held.manifest.state:
             case JobState.COMPLETED:
                 return self._ending.complete(self._held)

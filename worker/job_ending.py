@@ -21,7 +21,7 @@ from spindown.contract.metric import class_of
 from spindown.domain.batch import BatchEnd, end_of_job
 from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import JobNeeds, Policy
 from spindown.domain.rightsizing import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
@@ -172,7 +172,7 @@ class JobEnding:
         self._log.info("job_released", next_item=held.manifest.next_item)
         return AttemptEnd.RELEASED
 
-    def outgrow(self, held: ClaimedJob, needs: Needs, need: str) -> AttemptEnd:
+    def outgrow(self, held: ClaimedJob, needs: JobNeeds, need: str) -> AttemptEnd:
         """Send a job that has run out of memory to a larger machine; ``need`` says of which."""
         with self._letting_go(held) as job:
             send_to_larger(job, needs, **self._ours, policy=self._context.policy)

@@ -28,7 +28,7 @@ class Home:
     #: ``s3://bucket/key`` of the code archive.
     code: str
     log_group: str
-    #: The shape whose queue it serves (``domain.job_type``); "": the workload's own queue.
+    #: The shape whose queue it serves (``domain.shape``); "": the workload's own queue.
     shape: str = ""
 
     @property

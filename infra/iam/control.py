@@ -26,7 +26,7 @@ from spindown.contract.settings import (
     workload_parameter,
 )
 from spindown.contract.usage import MEASURED, PREFIX
-from spindown.domain.offer import NEURON_MAKER, Requirements, pricing_region
+from spindown.domain.offer import NEURON_MAKER, InstanceRequirements, pricing_region
 from spindown.infra.iam.statement import (
     CHANGE_ROWS,
     READ_EACH,
@@ -393,7 +393,9 @@ _TYPES_OF: Mapping[str, tuple[str, ...]] = {"NVIDIA": ("g*", "p*"), NEURON_MAKER
 _ANY: tuple[str, ...] = ("*",)
 
 
-def bound_launches(workload: str, template_ids: Sequence[str], wanted: Requirements) -> Launched:
+def bound_launches(
+    workload: str, template_ids: Sequence[str], wanted: InstanceRequirements
+) -> Launched:
     """Return what IAM can tell of a workload's launches, whatever the catalogue will say.
 
     It knows no number of instances, no price and no memory: those the scaler keeps to.

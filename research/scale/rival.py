@@ -34,9 +34,9 @@ from itertools import count
 from random import Random
 
 from research.scale.story import BOOT, ROOT_GIB, StoryJob
-from spindown.domain.job_type import shape_of
 from spindown.domain.offer import InstanceType, extra_price_per_hour
-from spindown.domain.policy import Needs
+from spindown.domain.policy import JobNeeds
+from spindown.domain.shape import shape_of
 from spindown.simulator import Listing
 from spindown.simulator.scenario import DAY, Steps, value_at
 
@@ -112,7 +112,7 @@ class _Asked:
     vram_gib: float
 
     @classmethod
-    def of(cls, needs: Needs) -> "_Asked":
+    def of(cls, needs: JobNeeds) -> "_Asked":
         shape, gib = shape_of(needs), float(needs.memory_gib or 0.0)
         return cls(shape.vcpus, gib, float(shape.gpus), float(needs.gpu_memory_gib or 0.0))
 

@@ -18,8 +18,8 @@ from random import Random
 
 from research.compare.source import last_price_day
 from research.size import KINDS, Kind
-from spindown.domain.offer import InstanceType, Requirements, extra_price_per_hour
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.offer import InstanceRequirements, InstanceType, extra_price_per_hour
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.relative_throughput import VCPU_SHARE
 from spindown.domain.rightsizing import SYSTEM_GIB, hour_of_week
 from spindown.simulator import Arrival, Boot, Listing, SimScenario, TrueNeed, Zone
@@ -93,7 +93,7 @@ def scenario(
         listings=listings,
         length=days * DAY,
         boot=BOOT,
-        requirements=Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64"})),
+        requirements=InstanceRequirements(gpu_count_min=0.0, architectures=frozenset({"x86_64"})),
         root_volume_gib=ROOT_GIB,
     )
 
@@ -102,7 +102,7 @@ def policy(rightsize: Rightsize) -> Policy:
     """Return the settings: the types as people declare them, and room for them all."""
     return Policy(
         types=tuple(JobType(name=kind.name, needs=kind.asked) for kind in KINDS),
-        requirements_at_most=Needs(memory_gib=1024, vcpus=96),
+        requirements_at_most=JobNeeds(memory_gib=1024, vcpus=96),
         rightsize=rightsize,
         start_within=timedelta(minutes=10),
         max_workers=1_000,
@@ -283,10 +283,10 @@ def _arrival(job: StoryJob, best: BestMachines | None) -> Arrival:
     )
 
 
-def _true_needs(job: StoryJob, best: BestMachines) -> Needs:
+def _true_needs(job: StoryJob, best: BestMachines) -> JobNeeds:
     """Return what who knows the job asks for: its memory, and the vCPUs that are worth it."""
     _, machine = best.of(job)
-    needs = Needs(memory_gib=math.ceil(job.need.memory_gib + SYSTEM_GIB), vcpus=machine.vcpus)
+    needs = JobNeeds(memory_gib=math.ceil(job.need.memory_gib + SYSTEM_GIB), vcpus=machine.vcpus)
     if not job.need.vram_gib:
         return needs
     return replace(needs, gpus=1, gpu_memory_gib=math.ceil(job.need.vram_gib))

@@ -6,7 +6,7 @@ from typing import Any
 
 from spindown.cli.session import point_at_local_system, reach
 from spindown.config import parse_requirements
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.error import BadInput
 from spindown.operate.doctor.check import request_quota
 from spindown.operate.doctor.finding import join
@@ -35,7 +35,7 @@ def ask_account(document: Mapping[str, Any], region: str | None, *, local: bool)
     return found
 
 
-def _requirements(document: Mapping[str, Any]) -> Sequence[Requirements]:
+def _requirements(document: Mapping[str, Any]) -> Sequence[InstanceRequirements]:
     """Return the requirements of the file's workloads; the rest of the file may be invalid."""
     workloads = _table(document, "workload").values()
     tables = [_table(each, "requirements") for each in workloads if isinstance(each, dict)]

@@ -26,7 +26,7 @@ from spindown.control.policy import (
     effective_policy,
     stored_keys,
 )
-from spindown.domain.policy import JobType, Needs, Policy, Rung, WarmSpan
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rung, WarmSpan
 from spindown.error import BadInput
 from spindown.operate.cost import accept_cost
 from spindown.port import LiveEdit
@@ -226,7 +226,7 @@ def _spell(value: object) -> str:
     if isinstance(value, JobType):
         own = {"name": value.name, "dispatch": value.dispatch}
         return _spell_keys({**own, **_fields_of(value.needs)})
-    if isinstance(value, Rung | Needs):
+    if isinstance(value, Rung | JobNeeds):
         return _spell_keys(_fields_of(value))
     if isinstance(value, WarmSpan):
         spelled = {f.name: _spell(getattr(value, f.name)) for f in fields(WarmSpan)}
@@ -240,7 +240,7 @@ def _spell(value: object) -> str:
     return "# not set: learned, or no limit" if value is None else json.dumps(value)
 
 
-def _fields_of(value: Rung | Needs) -> dict[str, object]:
+def _fields_of(value: Rung | JobNeeds) -> dict[str, object]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 

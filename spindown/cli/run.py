@@ -25,7 +25,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue, types_on_sale
 from spindown.control.policy import current_policy
-from spindown.domain.offer import Catalogue, Requirements
+from spindown.domain.offer import Catalogue, InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
@@ -189,11 +189,11 @@ def draft_run(
 
 
 def without_gpu(
-    needs: Mapping[str, float], policy: Policy, workload: Requirements
+    needs: Mapping[str, float], policy: Policy, workload: InstanceRequirements
 ) -> dict[str, float]:
     """Return needs for which no machine with a GPU is bought, if they ask for none.
 
-    That are needs with vCPUs (``domain.job_type.requirements_of``). Unchanged where the workload
+    That are needs with vCPUs (``domain.shape.requirements_of``). Unchanged where the workload
     has no machines without a GPU, or its policy allows no message to ask for vCPUs.
     """
     is_said = any(needs.get(name) for name in ("vcpus", "gpus", "gpu_memory_gib"))

@@ -26,7 +26,7 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
-from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, ContractError, NotFound
@@ -130,7 +130,7 @@ class Sender:
 def check_type(
     draft: Draft,
     policy: Policy,
-    workload: Requirements,
+    workload: InstanceRequirements,
     root_volume_gib: int,
     *,
     sold: Collection[InstanceType] = (),

@@ -22,7 +22,7 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
-from spindown.domain.job_type import declared_shapes
+from spindown.domain.shape import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.epoch import read_requeued
 from spindown.job.lost_message import count_lost

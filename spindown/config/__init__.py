@@ -27,7 +27,7 @@ from spindown.config.schema import (
     WorkloadConfig,
 )
 from spindown.config.validation_error import translate
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 
@@ -126,7 +126,7 @@ def _deployed_keys() -> Mapping[str, str]:
     }
 
 
-def parse_requirements(table: Mapping[str, Any]) -> Requirements:
+def parse_requirements(table: Mapping[str, Any]) -> InstanceRequirements:
     """Return what one ``[workload.NAME.requirements]`` asks for (raises ConfigError)."""
     try:
         return RequirementsConfig.model_validate(table).to_domain()

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from spindown.config.duration import format_duration
 from spindown.contract.usage import OTHER_TYPES
-from spindown.domain.job_type import SCALES, unmet_types
 from spindown.domain.lease import RELEASE_AFTER
-from spindown.domain.offer import Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rung
+from spindown.domain.offer import InstanceRequirements
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rung
+from spindown.domain.shape import SCALES, unmet_types
 from spindown.error import ConfigError
 
 #: Messages that are older are sent anew, and their age is lost (``job.message``).
@@ -115,11 +115,13 @@ def _types(policy: Policy) -> Iterator[tuple[str, bool, str]]:
         for each in policy.types:
             asked = getattr(each.needs, name)
             yield "types", asked is None or asked <= most, f"make {name} at most {most}"
-    has_ceilings = policy.requirements_at_most != Needs()
+    has_ceilings = policy.requirements_at_most != JobNeeds()
     yield "requirements_at_most", bool(names) or not has_ceilings, "declare types as well"
 
 
-def odd_types(policy: Policy, workload: Requirements, root_volume_gib: int) -> Iterator[str]:
+def odd_types(
+    policy: Policy, workload: InstanceRequirements, root_volume_gib: int
+) -> Iterator[str]:
     """Yield what fixes each type whose jobs no machine of the workload can do."""
     for each, unmet in unmet_types(policy, workload, root_volume_gib):
         field, most, setting = (unmet.about[name] for name in ("field", "most", "setting"))
@@ -134,7 +136,7 @@ def _named(name: str, policy: Policy) -> str:
 def _shown(value: object) -> object:
     if isinstance(value, tuple):
         return [_shown_of_list(each) for each in value]
-    if isinstance(value, Needs):
+    if isinstance(value, JobNeeds):
         needs = ((each.name, getattr(value, each.name)) for each in fields(value))
         return {name: _shown(need) for name, need in needs if need is not None}
     if isinstance(value, frozenset):

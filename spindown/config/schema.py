@@ -42,11 +42,11 @@ from spindown.config.need import why_internet
 from spindown.config.pricing import PricingConfig
 from spindown.config.run import RunConfig
 from spindown.contract.location import check_listed
-from spindown.domain.offer import NEURON_MAKER, CapacityType, Requirements
+from spindown.domain.offer import NEURON_MAKER, CapacityType, InstanceRequirements
 from spindown.domain.policy import (
     Dispatch,
+    JobNeeds,
     JobType,
-    Needs,
     Policy,
     RankBy,
     Rightsize,
@@ -103,8 +103,8 @@ class JobTypeConfig(CeilingsConfig):
 
     def to_domain(self) -> JobType:
         """Return the domain value."""
-        needs = {key: getattr(self, key) for key in Needs.__dataclass_fields__}
-        return JobType(name=self.name, needs=Needs(**needs), dispatch=self.dispatch)
+        needs = {key: getattr(self, key) for key in JobNeeds.__dataclass_fields__}
+        return JobType(name=self.name, needs=JobNeeds(**needs), dispatch=self.dispatch)
 
 
 #: What the keys of the policy may be, where the type in ``domain.policy.Policy`` does not say it:
@@ -168,7 +168,7 @@ class PolicyTable(TomlTable):
         if written.get("types") is not None:
             written["types"] = tuple(each.to_domain() for each in written["types"])
         if isinstance(most := written.get("requirements_at_most"), CeilingsConfig):
-            written["requirements_at_most"] = Needs(**dict(most))
+            written["requirements_at_most"] = JobNeeds(**dict(most))
         return written
 
     def apply_to(self, base: Policy) -> Policy:
@@ -278,17 +278,19 @@ class RequirementsConfig(TomlTable):
         names = (*(self.gpu_names or ()), *(self.instance_types or ()))
         return any(name.startswith(_NEURON) for name in names)
 
-    def to_domain(self) -> Requirements:
+    def to_domain(self) -> InstanceRequirements:
         """Return the domain value, in MiB."""
         values = {
-            f.name: getattr(self, f.name) for f in fields(Requirements) if hasattr(self, f.name)
+            f.name: getattr(self, f.name)
+            for f in fields(InstanceRequirements)
+            if hasattr(self, f.name)
         }
         if self.is_without_gpu:
             values["gpu_count_max"] = 0.0
         if self.names_neuron and "gpu_manufacturer" not in self.model_fields_set:
             # Who names them means them, whatever the default maker is.
             values["gpu_manufacturer"] = None
-        return Requirements(
+        return InstanceRequirements(
             **values,
             gpu_memory_mib_min=_to_mib(self.gpu_memory_gib_min),
             gpu_memory_total_mib_min=_to_mib(self.gpu_memory_total_gib_min),
@@ -374,7 +376,7 @@ class WorkloadConfig(TomlTable):
         if image.is_of_aws and wanted.allow_fractional_gpu:
             yield "name an image with NVIDIA's GRID driver: no other drives a part of a GPU"
 
-    def to_requirements(self) -> Requirements:
+    def to_requirements(self) -> InstanceRequirements:
         """Return what its instances must have, without GPUs that its image cannot drive."""
         wanted = self.requirements.to_domain()
         return replace(wanted, gpu_names_denied=wanted.gpu_names_denied | self.image.gpus_undriven)

@@ -11,7 +11,7 @@ POLL = timedelta(seconds=20)
 #: How long a message is hidden whose receive does not say how long.
 HIDDEN_FOR = timedelta(minutes=5)
 
-#: How the name of a shape begins (``domain.job_type.Shape.name``), and that of no other queue of a
+#: How the name of a shape begins (``domain.shape.Shape.name``), and that of no other queue of a
 #: workload: what may be done with the queues of shapes is said by this pattern.
 SHAPES = "c*"
 

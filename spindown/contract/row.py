@@ -177,7 +177,7 @@ def requeued_sort_key(job_id: str) -> str:
 
 
 def shape_sort_key(shape: str) -> str:
-    """Return the sort key of a shape that has a queue (``domain.job_type.Shape.name``)."""
+    """Return the sort key of a shape that has a queue (``domain.shape.Shape.name``)."""
     return f"{SHAPE}{shape}"
 
 

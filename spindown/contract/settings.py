@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from spindown.domain.batch import EndsTold
-from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import Pricing
 
@@ -163,7 +163,7 @@ class WorkloadSettings:
     #: Those of them that could not be read, and why; never written down.
     unread: Mapping[str, str] = field(default_factory=dict)
     run: RunSettings = field(default_factory=RunSettings)
-    requirements: Requirements = field(default_factory=Requirements)
+    requirements: InstanceRequirements = field(default_factory=InstanceRequirements)
     policy: Policy = field(default_factory=Policy)
     #: None: no image is baked by the functions.
     bake: BakeSettings | None = None

@@ -20,7 +20,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 
 from spindown.contract.codec import count_values, decode, encode, from_json
-from spindown.domain.job_type import parse_shape
+from spindown.domain.shape import parse_shape
 from spindown.domain.value_range import (
     ATTEMPT_SECONDS_MOST,
     Amount,
@@ -156,7 +156,7 @@ class UsageRecord:
     end: UsageEnd
     #: When its job was first routed; None: its workload has no types.
     routed_at: datetime | None = None
-    #: Of the queue that the instance serves (``domain.job_type``); "": the workload's own.
+    #: Of the queue that the instance serves (``domain.shape``); "": the workload's own.
     shape: str = ""
     #: Time that the slot was held.
     seconds: AttemptSeconds

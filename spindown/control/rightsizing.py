@@ -19,20 +19,8 @@ from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.control.market import current_offers, holdable_types, load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, ReadTo, read_written
-from spindown.domain.job_type import (
-    SCALES,
-    Shape,
-    dispatch_of_type,
-    jobs_at_once,
-    most_of,
-    parse_shape,
-    pool_slots,
-    requirements_of,
-    shape_of,
-    size_up,
-)
 from spindown.domain.offer import Catalogue, InstanceType, trusted
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import misfit
 from spindown.domain.rightsizing import (
@@ -49,6 +37,18 @@ from spindown.domain.rightsizing import (
     decide,
     holds,
     learn,
+)
+from spindown.domain.shape import (
+    SCALES,
+    Shape,
+    dispatch_of_type,
+    jobs_at_once,
+    most_of,
+    parse_shape,
+    pool_slots,
+    requirements_of,
+    shape_of,
+    size_up,
 )
 from spindown.domain.wasted_work import is_ever_allowed
 from spindown.error import ContractError, NotFound, SpindownError
@@ -207,7 +207,7 @@ def learn_types(
         history = learn(history, own, now)
         before = known.sizes.get(declared.name)
         is_known = before is not None and holds(before, declared, policy, slots)
-        beside = _least_of(before) if before is not None and is_known else Needs()
+        beside = _least_of(before) if before is not None and is_known else JobNeeds()
         ranges = ranges_of(declared, beside, settings, policy, catalogue)
         if applies and sold is not None:
             ranges = _sold_together(
@@ -274,7 +274,7 @@ def seen_attempt(record: UsageRecord) -> tuple[str, SeenAttempt | None]:
 
 def ranges_of(
     declared: JobType,
-    beside: Needs,
+    beside: JobNeeds,
     settings: WorkloadSettings,
     policy: Policy,
     catalogue: Catalogue | None,
@@ -367,7 +367,7 @@ def _of_kinds(catalogue: Catalogue, kinds: Collection[str] | None) -> Catalogue:
     return replace(catalogue, instance_types=types)
 
 
-def _least_of(size: TypeSize) -> Needs:
+def _least_of(size: TypeSize) -> JobNeeds:
     """Return of each need what evidence speaks for, or what is in force if that is less.
 
     Beside a need that is too large, a smaller one of another kind costs no less: no machine with 96
@@ -378,7 +378,7 @@ def _least_of(size: TypeSize) -> Needs:
         advised, now = getattr(size.advised, need), getattr(size.needs, need)
         now = getattr(size.of, need) if now is None else now
         sizes[need] = None if advised is None or now is None else min(advised, now)
-    return Needs(**sizes)
+    return JobNeeds(**sizes)
 
 
 def _prices(

@@ -49,7 +49,7 @@ class Worker:
 
     instance_id: str
     launch_id: str
-    #: Name of the shape whose queue it serves (``domain.job_type``); "": the workload's own queue.
+    #: Name of the shape whose queue it serves (``domain.shape``); "": the workload's own queue.
     shape: str = ""
     instance_type: str
     region: str

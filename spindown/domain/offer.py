@@ -219,7 +219,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class InstanceRequirements:
     """What an instance must have to run a workload; None means no bound."""
 
     gpu_names: frozenset[str] | None = None

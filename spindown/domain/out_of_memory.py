@@ -10,9 +10,9 @@ jobs of the type get: ``rightsizing``.
 from dataclasses import replace
 from typing import Any
 
-from spindown.domain.job_type import SCALES, most_of, parse_shape, settle
-from spindown.domain.policy import Dispatch, Needs, Policy
+from spindown.domain.policy import Dispatch, JobNeeds, Policy
 from spindown.domain.rightsizing import MEMORY, VRAM
+from spindown.domain.shape import SCALES, most_of, parse_shape, settle
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.
 _LITTLE = 0.25
@@ -38,7 +38,7 @@ def had_used_little(
     peak_gib: float | None,
     memory_gib: float,
     type_name: str,
-    asked: Needs | None,
+    asked: JobNeeds | None,
     policy: Policy,
     need: str = MEMORY,
 ) -> bool:
@@ -63,13 +63,13 @@ def had_used_little(
 
 def larger_needs(
     type_name: str,
-    asked: Needs | None,
+    asked: JobNeeds | None,
     *,
     shape: str,
     memory_gib: float,
     policy: Policy,
     need: str = MEMORY,
-) -> Needs | None:
+) -> JobNeeds | None:
     """Return what a job asks for next that has run out of memory; None: its attempt has failed.
 
     It asks for the next step above what its machine had, or for the most that the policy allows, if
@@ -91,10 +91,10 @@ def larger_needs(
     # same again.
     had = max(had, *(size for size in SCALES[need] if size <= had / _VISIBLE_SHARE[need]))
     larger = next((size for size in SCALES[need] if size > had), None)
-    usual = next((each.needs for each in policy.types if each.name == type_name), Needs())
+    usual = next((each.needs for each in policy.types if each.name == type_name), JobNeeds())
     most = most_of(need, usual, policy.requirements_at_most)
     if larger is None or most <= had:
         return None
     more: dict[str, Any] = {need: min(larger, most)}
-    needs = replace(asked or Needs(), **more)
+    needs = replace(asked or JobNeeds(), **more)
     return None if settle(type_name, needs, policy).rejected else needs

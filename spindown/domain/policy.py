@@ -83,7 +83,7 @@ class WarmSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class JobNeeds:
     """What a job needs; None: nothing is said, so what the workload requires is enough."""
 
     vcpus: int | None = None
@@ -98,10 +98,10 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobType:
-    """A kind of job of a workload (``domain.job_type``)."""
+    """A kind of job of a workload (``domain.shape``)."""
 
     name: str
-    needs: Needs = Needs()
+    needs: JobNeeds = JobNeeds()
     #: None: as the workload says.
     dispatch: Dispatch | None = None
 
@@ -151,7 +151,7 @@ class Policy:
     #: Empty: all jobs are alike, and no message names a type.
     types: tuple[JobType, ...] = ()
     #: The most that a message may ask for, where its type does not say more.
-    requirements_at_most: Needs = Needs()
+    requirements_at_most: JobNeeds = JobNeeds()
     rightsize: Rightsize = Rightsize.ADVISE
     # How jobs come to machines.
     dispatch: Dispatch = Dispatch.POOL

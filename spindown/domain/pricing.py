@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from spindown.domain.fleet import Worker
-from spindown.domain.offer import CapacityType, Offer, Requirements, extra_price_per_hour
+from spindown.domain.offer import CapacityType, InstanceRequirements, Offer, extra_price_per_hour
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.requirement import misfit
 
@@ -140,7 +140,7 @@ def _adjusted(offer: Offer, pricing: Pricing, left: Sequence[tuple[PaidMachines,
 
 
 def unmatched_paid(
-    pricing: Pricing, offers: Iterable[Offer], requirements: Requirements
+    pricing: Pricing, offers: Iterable[Offer], requirements: InstanceRequirements
 ) -> tuple[PaidMachines, ...]:
     """Return what is paid for that no offer is: a type misspelt, not sold there, or unsuitable."""
     fitting = [

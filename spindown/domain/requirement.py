@@ -1,12 +1,12 @@
 """Whether an instance type meets what a workload requires, and if not, in what.
 
-Whether a message may ask for what it does: ``job_type``.
+Whether a message may ask for what it does: ``shape``.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.relative_throughput import GPU_DATASHEETS
 
@@ -36,7 +36,7 @@ JUDGED = tuple(
 _MAKERS_OF_GPUS = "a maker of GPUs"
 
 
-def names_neuron(instance_type: InstanceType, requirements: Requirements) -> bool:
+def names_neuron(instance_type: InstanceType, requirements: InstanceRequirements) -> bool:
     """Tell whether a workload names a type's Inferentia or Trainium, or the type itself.
 
     Whoever asks for any maker means any GPU.
@@ -48,7 +48,7 @@ def names_neuron(instance_type: InstanceType, requirements: Requirements) -> boo
     )
 
 
-def is_considered(instance_type: InstanceType, requirements: Requirements) -> bool:
+def is_considered(instance_type: InstanceType, requirements: InstanceRequirements) -> bool:
     """Tell whether a type is of a class that a workload buys, so that it is ranked at all.
 
     Machines with a GPU always are, so that each can be shown with what rules it out.
@@ -61,7 +61,7 @@ def is_considered(instance_type: InstanceType, requirements: Requirements) -> bo
 
 
 def limit_types(
-    types: Mapping[str, InstanceType], requirements: Requirements
+    types: Mapping[str, InstanceType], requirements: InstanceRequirements
 ) -> Mapping[str, InstanceType]:
     """Return the types that a workload's ranking has to look at.
 
@@ -78,7 +78,7 @@ def limit_types(
     return fitting or considered
 
 
-def misfit(instance_type: InstanceType, requirements: Requirements) -> Reason | None:
+def misfit(instance_type: InstanceType, requirements: InstanceRequirements) -> Reason | None:
     """Return the first requirement that a type does not meet; None when it fits.
 
     The code is the setting's name, ``found`` is what the type has and ``wanted`` what is asked for;
@@ -88,7 +88,7 @@ def misfit(instance_type: InstanceType, requirements: Requirements) -> Reason | 
 
 
 def unknown_names(
-    requirements: Requirements, sold: Iterable[InstanceType]
+    requirements: InstanceRequirements, sold: Iterable[InstanceType]
 ) -> Mapping[str, frozenset[str]]:
     """Return setting -> names that it asks for and nobody knows: most likely slips of the pen.
 
@@ -103,7 +103,7 @@ def unknown_names(
     return {setting: unknown for setting, unknown in asked.items() if unknown}
 
 
-def _misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
+def _misfits(kind: InstanceType, wanted: InstanceRequirements) -> Iterator[Reason]:
     if wanted.instance_types is not None and kind.name not in wanted.instance_types:
         yield Reason(ReasonCode.INSTANCE_TYPES, {"found": kind.name})
     if wanted.families_denied and kind.family in wanted.families_denied:
@@ -122,7 +122,7 @@ def _misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
         yield _unlike(ReasonCode.MEMORY_MIB_MIN, kind.memory_mib, wanted.memory_mib_min)
 
 
-def _gpu_misfits(kind: InstanceType, wanted: Requirements) -> Iterator[Reason]:
+def _gpu_misfits(kind: InstanceType, wanted: InstanceRequirements) -> Iterator[Reason]:
     fraction = 0.0 < kind.gpu_count < 1.0
     if wanted.gpu_manufacturer is not None and kind.gpu_manufacturer != wanted.gpu_manufacturer:
         made_by = kind.gpu_manufacturer

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spindown.domain.cost_rise_cause import LITTLE_USE
-from spindown.domain.offer import Requirements, slot_count
+from spindown.domain.offer import InstanceRequirements, slot_count
 
 #: Memory that a machine should have, as a multiple of the most that was ever used.
 ROOM = 1.25
@@ -92,7 +92,7 @@ class RequirementAdvice:
 
 
 def advise_requirements(
-    uses: Sequence[JobUse], requirements: Requirements, slots: str
+    uses: Sequence[JobUse], requirements: InstanceRequirements, slots: str
 ) -> RequirementAdvice | None:
     """Return what was used, and what to ask for by that; None: nothing was seen.
 
@@ -115,7 +115,7 @@ def advise_requirements(
     )
 
 
-def fit(requirements: Requirements, advice: RequirementAdvice) -> Requirements:
+def fit(requirements: InstanceRequirements, advice: RequirementAdvice) -> InstanceRequirements:
     """Return requirements that ask for what is enough; any GPU will do where little is used."""
     advised = {
         extent.key: extent.advised for extent in advice.extents if extent.advised is not None
@@ -134,7 +134,7 @@ def fit(requirements: Requirements, advice: RequirementAdvice) -> Requirements:
     return loose
 
 
-def _extents(seen: Sequence[JobUse], asked: Requirements, places: int) -> Iterator[Extent]:
+def _extents(seen: Sequence[JobUse], asked: InstanceRequirements, places: int) -> Iterator[Extent]:
     cores = [use.cpu_max for use in seen if use.cpu_max is not None]
     if cores:
         most = max(cores) * places

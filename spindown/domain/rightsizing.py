@@ -21,7 +21,9 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from spindown.domain.job_type import (
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.shape import (
     SCALES,
     Shape,
     Sized,
@@ -29,12 +31,11 @@ from spindown.domain.job_type import (
     pool_slots,
     size_up,
 )
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy
-from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.value_range import AMOUNT_MOST, Amount, Tally
 
 MEMORY, VRAM, VCPUS = "memory_gib", "gpu_memory_gib", "vcpus"
-#: The needs whose size is learned, as ``Needs`` calls them, in the order in which they are tried.
+#: The needs whose size is learned, by the names of ``JobNeeds``, in the order in which they are
+#: tried.
 LEARNED = (MEMORY, VRAM, VCPUS)
 #: An attempt counts half as much after this.
 HALF_LIFE = timedelta(days=14)
@@ -347,7 +348,7 @@ class TypeHistory:
 
     #: Its needs as they stood, how its jobs came to machines, and how many slots one of a pool had
     #: (``pool_slots``). Once people change any of them, its sizes begin anew.
-    of: Needs
+    of: JobNeeds
     dispatch: Dispatch = Dispatch.POOL
     slots: str = ""
     at: datetime
@@ -363,7 +364,7 @@ class TypeHistory:
 class SizeRange:
     """Between which sizes one need of a type may move, and what they cost."""
 
-    #: As ``Needs`` calls it.
+    #: As ``JobNeeds`` calls it.
     need: str
     least: int
     most: int
@@ -425,13 +426,13 @@ class TypeSize:
     """What was decided for the jobs of a type."""
 
     #: As in its history.
-    of: Needs
+    of: JobNeeds
     dispatch: Dispatch = Dispatch.POOL
     slots: str = ""
     #: Learned sizes that replace those of `of`; a field that is None: unchanged.
-    needs: Needs = field(default_factory=Needs)
+    needs: JobNeeds = field(default_factory=JobNeeds)
     #: What evidence speaks for, whatever is in force yet; None: too little is known.
-    advised: Needs = field(default_factory=Needs)
+    advised: JobNeeds = field(default_factory=JobNeeds)
     #: Hour of the week, from Monday 00:00 UTC, as text -> GiB of memory, where it needs more.
     hours: Mapping[str, Tally] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
@@ -589,7 +590,7 @@ def holds(known: TypeSize | TypeHistory, declared: JobType, policy: Policy, run_
 
 
 def begin(
-    of: Needs, at: datetime, dispatch: Dispatch = Dispatch.POOL, slots: str = ""
+    of: JobNeeds, at: datetime, dispatch: Dispatch = Dispatch.POOL, slots: str = ""
 ) -> TypeHistory:
     """Return what is known of a type before its first job: what people ask for."""
     return TypeHistory(
@@ -923,8 +924,8 @@ def _advised(want: Enough, asked: int, sizes: SizeRange) -> int:
     return asked if want.fits <= asked < want.size and is_free else want.size
 
 
-def _needs(sizes: Mapping[str, Any]) -> Needs:
-    return Needs(**sizes)
+def _needs(sizes: Mapping[str, Any]) -> JobNeeds:
+    return JobNeeds(**sizes)
 
 
 def _next_sizes(

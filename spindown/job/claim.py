@@ -21,7 +21,6 @@ from spindown.domain.dead_letter import (
     is_unreadable_for_good,
 )
 from spindown.domain.fleet import Lease, RequeuedJob
-from spindown.domain.job_type import Shape, parse_shape
 from spindown.domain.lease import (
     ClaimVerdict,
     claim_verdict,
@@ -33,6 +32,7 @@ from spindown.domain.lease import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.shape import Shape, parse_shape
 from spindown.domain.wasted_work import GoesOn, WastedWork
 from spindown.error import (
     AccessDenied,

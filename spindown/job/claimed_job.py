@@ -35,7 +35,7 @@ class SlotId:
     boot: float = 0.0
     #: Where a person finds what happened; goes with a dead letter.
     log_pointer: str = ""
-    #: Name of the machine's shape (``domain.job_type``); "": it has none.
+    #: Name of the machine's shape (``domain.shape``); "": it has none.
     shape: str = ""
 
     @cached_property

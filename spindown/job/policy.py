@@ -5,8 +5,8 @@ from datetime import timedelta
 from spindown.contract.codec import decode, from_json
 from spindown.contract.row import POLICY, PolicyRow, control_partition
 from spindown.domain.idle import timeout_heard
-from spindown.domain.job_type import of_dispatch
 from spindown.domain.policy import Policy
+from spindown.domain.shape import of_dispatch
 from spindown.domain.worker_lifecycle import Standing
 from spindown.error import ContractError
 from spindown.port import SETTINGS_FOR, Key, Table

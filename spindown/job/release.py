@@ -11,9 +11,9 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
 from spindown.domain.dead_letter import Failure, dead_letter_reason, last_said, never_done, too_long
 from spindown.domain.fleet import RequeuedJob
-from spindown.domain.job_type import settle
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import JobNeeds, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.shape import settle
 from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
 from spindown.job.claimed_job import ClaimedJob, SlotId, current_handle
 from spindown.job.commit import Portion, commit_as, extend_manifest
@@ -162,7 +162,7 @@ def _requeued(held: ClaimedJob, now: datetime) -> RequeuedJob:
 
 def send_to_larger(
     held: ClaimedJob,
-    needs: Needs,
+    needs: JobNeeds,
     *,
     slot_id: SlotId,
     worker_row: WorkerRow,

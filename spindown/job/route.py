@@ -1,6 +1,6 @@
 """Route the messages of a workload with types: each to the queue of the shape that it needs.
 
-Which shape that is, is decided in ``domain.job_type`` (``settle``).
+Which shape that is, is decided in ``domain.shape`` (``settle``).
 
 A copy is sent before the original is deleted, as whenever a message moves: a crash in between
 leaves two messages of one job, of which the manifest lets only one do anything. What cannot be
@@ -33,7 +33,12 @@ from spindown.contract.queue import shape_queue
 from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.dead_letter import is_unreadable_for_good
-from spindown.domain.job_type import (
+from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
+from spindown.domain.offer import InstanceRequirements, InstanceType
+from spindown.domain.policy import JobNeeds, Policy, Rightsize
+from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.rightsizing import TypeSize, all_sized, holds, sized_at
+from spindown.domain.shape import (
     DEARER_AT_MOST,
     SettledNeeds,
     Shape,
@@ -51,11 +56,6 @@ from spindown.domain.job_type import (
     why_not_sold,
     why_unmet,
 )
-from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
-from spindown.domain.offer import InstanceType, Requirements
-from spindown.domain.policy import Needs, Policy, Rightsize
-from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.rightsizing import TypeSize, all_sized, holds, sized_at
 from spindown.error import (
     AccessDenied,
     ContractError,
@@ -212,7 +212,7 @@ def fail_unclaimed(
 def why_refused(
     settled: SettledNeeds,
     policy: Policy,
-    workload: Requirements,
+    workload: InstanceRequirements,
     root_volume_gib: int,
     why_unsold: Callable[[Shape], Reason],
 ) -> Reason:
@@ -233,7 +233,7 @@ def why_refused(
 def why_forbidden(
     job: JobMessage,
     policy: Policy,
-    workload: Requirements,
+    workload: InstanceRequirements,
     root_volume_gib: int,
     *,
     sold: Collection[InstanceType],
@@ -445,7 +445,7 @@ class MessageRouter:
         if known is None:
             return None
         sized = sized_at(known, self._ports.clock.now())
-        return None if sized.needs == Needs() else sized
+        return None if sized.needs == JobNeeds() else sized
 
     def _postpone(self, message: Message, error: SpindownError) -> Routed:
         """Hide what only a later version can read, or nobody; at last give it up."""

@@ -23,7 +23,7 @@ from spindown.contract.row import (
 )
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.fleet import NOTHING_WAITS, Backlog
-from spindown.domain.job_type import Shape, is_possible, own_shapes, parse_shape
+from spindown.domain.shape import Shape, is_possible, own_shapes, parse_shape
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError
 from spindown.job.message import delete
 from spindown.job.policy import read_standing

@@ -15,8 +15,8 @@ from spindown.contract import row as rows
 from spindown.contract.codec import KeptRow, Row, decode
 from spindown.contract.row import DoneRow, NewerMessage, ShapeRow, SpendRow
 from spindown.domain.fleet import Launch, Lease, RequeuedJob, Worker
-from spindown.domain.job_type import parse_shape
 from spindown.domain.pool_cooldown import PoolCooldown
+from spindown.domain.shape import parse_shape
 from spindown.error import ContractError
 
 T = TypeVar("T")

@@ -19,11 +19,11 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
 from spindown.domain.fleet import Backlog, Worker, all_of
-from spindown.domain.job_type import of_dispatch, settle
 from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.past_cost import Accrual, accrue_whole
 from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.rightsizing import TypeSize, sized_at
+from spindown.domain.shape import of_dispatch, settle
 from spindown.error import ContractError, NotFound
 from spindown.job.cancel import REASON
 from spindown.job.failed_item import again_of

@@ -18,14 +18,14 @@ from spindown.domain.dispatch_cost import (
     compare_dispatches,
 )
 from spindown.domain.idle import idle_timeout
-from spindown.domain.job_type import Sized, dispatch_of_type, settle, shape_of, size_up
 from spindown.domain.learning import Knowledge, boot_p50
-from spindown.domain.offer import HOURS_PER_MONTH, Catalogue, Requirements, slot_count
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.offer import HOURS_PER_MONTH, Catalogue, InstanceRequirements, slot_count
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
 from spindown.domain.requirement_advice import JobUse, RequirementAdvice, advise_requirements, fit
 from spindown.domain.rightsizing import LEARNED, TypeSize, are_few, holds
+from spindown.domain.shape import Sized, dispatch_of_type, settle, shape_of, size_up
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.plan import plan_next_tick
@@ -42,15 +42,15 @@ class TypeSizing:
     is_declared: bool
     jobs: int
     #: By the type; a message may ask for something else.
-    asked: Needs
+    asked: JobNeeds
     #: The most memory of a machine, and VRAM of a GPU; None: not seen.
-    used: Needs
+    used: JobNeeds
     #: Mean cores, which are no whole number; None: not seen.
     cores: float | None
     #: In force now: what is asked for, or what is learned.
-    given: Needs
+    given: JobNeeds
     #: What evidence speaks for; None: too little is known.
-    advised: Needs
+    advised: JobNeeds
     #: Hour of the week, from Monday 00:00 UTC -> GiB of memory, where it needs more.
     hours: Mapping[int, int]
     #: USD a month that its jobs cost, at the size in force; at the size asked for; at the advised
@@ -133,7 +133,7 @@ def rightsize(workload: str, ports: ControlPorts, *, days: int) -> Rightsizing:
         sizings=tuple(_sizings(records, known, ports, days)) if policy.types else (),
         mode=policy.rightsize,
         dispatch=policy.dispatch,
-        dispatches=() if policy.types else _compare(records, Needs(), known),
+        dispatches=() if policy.types else _compare(records, JobNeeds(), known),
     )
     if found.advice is None:
         return found
@@ -185,20 +185,20 @@ def _sizings(
         if size is None or not holds(size, declared, policy, settings.run.slots):
             size = TypeSize(of=declared.needs, dispatch=dispatch)
         applies = policy.rightsize is Rightsize.APPLY
-        needs = size.needs if applies else Needs()
+        needs = size.needs if applies else JobNeeds()
         sized = Sized(of=size.of, dispatch=dispatch, needs=needs)
         is_declared = declared in policy.types
         given = settle(declared.name if is_declared else "", None, policy, sized).needs
         jobs = len({record.job_id for record in own})
-        is_known = size.advised != Needs() and not are_few(jobs)
+        is_known = size.advised != JobNeeds() and not are_few(jobs)
         wanted = _as_asked(size.advised, declared.needs)
-        advised = settle(declared.name, wanted, policy).needs if is_known else Needs()
+        advised = settle(declared.name, wanted, policy).needs if is_known else JobNeeds()
         seen = [one for record in own if (one := seen_attempt(record)[1]) is not None]
         dollars = sum(record.dollars for record in own) / months
 
         def cost(
-            needs: Needs,
-            given: Needs = given,
+            needs: JobNeeds,
+            given: JobNeeds = given,
             dollars: float = dollars,
             dispatch: Dispatch = dispatch,
         ) -> float | None:
@@ -217,7 +217,7 @@ def _sizings(
             is_declared=is_declared,
             jobs=jobs,
             asked=declared.needs,
-            used=Needs(
+            used=JobNeeds(
                 memory_gib=max(
                     (one.memory_gib for one in seen if one.memory_gib is not None), default=None
                 ),
@@ -239,7 +239,7 @@ def _sizings(
         )
 
 
-def _as_asked(advised: Needs, asked: Needs) -> Needs:
+def _as_asked(advised: JobNeeds, asked: JobNeeds) -> JobNeeds:
     """Return what is advised; what is asked for stays where its size is the one that is advised.
 
     Sizes are on a scale, to which what people ask for is rounded up: beyond what jobs may ask for.
@@ -255,7 +255,7 @@ def _as_asked(advised: Needs, asked: Needs) -> Needs:
 
 def _compare(
     records: Sequence[UsageRecord],
-    given: Needs,
+    given: JobNeeds,
     known: RightsizingInput,
 ) -> tuple[DispatchCost, ...]:
     """Return what each way to dispatch these jobs would have cost, at the prices listed.
@@ -286,7 +286,9 @@ def _compare(
     return compare_dispatches(jobs, terms)
 
 
-def needs_beside_others(records: Sequence[UsageRecord], given: Needs, slots: int) -> Needs | None:
+def needs_beside_others(
+    records: Sequence[UsageRecord], given: JobNeeds, slots: int
+) -> JobNeeds | None:
     """Return what one of several jobs on a machine needs; None: it is not known.
 
     Nor is it known how long jobs would take whose GPU has no time for others.
@@ -350,7 +352,7 @@ _MIB_PER_GIB = 1024.0
 
 
 def _best(
-    workload: str, ports: ControlPorts, requirements: Requirements | None = None
+    workload: str, ports: ControlPorts, requirements: InstanceRequirements | None = None
 ) -> Candidate | None:
     if requirements is not None:
         settings = _Loosened(ports.settings, requirements)
@@ -363,7 +365,7 @@ class _Loosened:
     """The settings of a deployment whose workloads require something else."""
 
     settings: SettingsStore
-    requirements: Requirements
+    requirements: InstanceRequirements
 
     def deployment(self) -> DeploymentSettings:
         return self.settings.deployment()

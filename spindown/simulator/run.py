@@ -19,7 +19,7 @@ from spindown.control.policy import current_policy
 from spindown.control.rightsizing import learn_sizes
 from spindown.control.spend import sum_spend
 from spindown.control.tick import run_tick
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import JobNeeds, Policy
 from spindown.ec2sim import Agenda, Planned, Turn
 from spindown.job.route import route
 from spindown.ledger import Ledger
@@ -264,7 +264,7 @@ def simulate(scenario: SimScenario, policy: Policy, seed: int) -> SimResult:
     return Run(scenario, policy, seed).run()
 
 
-def _asked(needs: Needs) -> dict[str, object]:
+def _asked(needs: JobNeeds) -> dict[str, object]:
     """Return needs as a message states them."""
     needs_row = {name: value for name, value in asdict(needs).items() if value is not None}
     if needs.architectures is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import fsum
 
-from spindown.domain.offer import VCPU, InstanceType, Requirements, slot_count
-from spindown.domain.policy import Needs
+from spindown.domain.offer import VCPU, InstanceRequirements, InstanceType, slot_count
+from spindown.domain.policy import JobNeeds
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.simulator.boot import BOOTS, Boot
 from spindown.simulator.fault import Faults, Spans
@@ -66,7 +66,7 @@ class Arrival:
     #: Of the policy's types; "": none.
     job_type: str = ""
     #: What its message asks for; None: nothing, so what its type says counts.
-    requirements: Needs | None = None
+    requirements: JobNeeds | None = None
     #: None: any machine will do, and as fast as its speed says.
     need: TrueNeed | None = None
 
@@ -143,7 +143,7 @@ class SimScenario:
     #: (from, to): the functions do not run.
     control_down: Spans = ()
     faults: Faults = field(default_factory=Faults)
-    requirements: Requirements = field(default_factory=Requirements)
+    requirements: InstanceRequirements = field(default_factory=InstanceRequirements)
     budget_per_month: float | None = None
     #: How many jobs an instance works on at once, as ``run.slots`` says.
     slots: str = "per-gpu"

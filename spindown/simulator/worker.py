@@ -28,7 +28,7 @@ from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.offer import InstanceType
 from spindown.domain.out_of_memory import larger_needs, memory_of
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import JobNeeds, Policy
 from spindown.domain.reason import Reason
 from spindown.domain.rightsizing import MEMORY, SYSTEM_GIB, VRAM
 from spindown.domain.worker_lifecycle import (
@@ -624,7 +624,7 @@ class SimAttempt:
         self.held = replace(self.held, manifest=ran_out)
         self._leave(UsageEnd.FAILED if larger is None else end, larger)
 
-    def _leave(self, end: UsageEnd, larger: Needs | None = None) -> None:
+    def _leave(self, end: UsageEnd, larger: JobNeeds | None = None) -> None:
         """Commit what is done, and let the job go on elsewhere."""
         if self._writing is not None:
             # ``worker.writer`` waits for it; that fraction of a second is left out.

@@ -21,7 +21,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.fleet import Backlog, all_of
-from spindown.domain.policy import Needs, Policy
+from spindown.domain.policy import JobNeeds, Policy
 from spindown.ec2sim import Turn
 from spindown.memory import (
     MemoryInputSource,
@@ -188,7 +188,7 @@ class World:
             # Where no job states a type, nothing has to be routed.
             policy=policy
             if self.has_types
-            else replace(policy, types=(), requirements_at_most=Needs()),
+            else replace(policy, types=(), requirements_at_most=JobNeeds()),
         )
         return ControlPorts(
             name=deployment.name,

@@ -15,7 +15,7 @@ from time import perf_counter
 import pytest
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
-from spindown.domain.offer import Offer, Requirements
+from spindown.domain.offer import InstanceRequirements, Offer
 from spindown.domain.policy import Policy
 from spindown.domain.ranking import Candidate, rank
 from tests.bench.market import a_market, the_cpu_types
@@ -46,7 +46,7 @@ POLICY = Policy(max_price_per_hour=60.0, start_within=minutes(5))
 
 
 def decide(
-    offers: tuple[Offer, ...], requirements: Requirements, knowledge: Knowledge
+    offers: tuple[Offer, ...], requirements: InstanceRequirements, knowledge: Knowledge
 ) -> tuple[Candidate, ...]:
     return rank(
         offers,
@@ -73,7 +73,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 #: Work that needs no GPU, on either architecture.
-NO_GPU = Requirements(
+NO_GPU = InstanceRequirements(
     gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64", "arm64"})
 )
 #: Two families have been measured.
@@ -89,7 +89,7 @@ CPU_KNOWLEDGE = replace(
 @pytest.mark.parametrize(("count", "repeats", "limit"), [(3_500, 400, 1.0), (50_000, 40, 15.0)])
 def test_a_decision_over_a_whole_market(count: int, repeats: int, limit: float) -> None:
     name = "decision" if count == 3_500 else f"decision_{count}"
-    take_time(name, a_market(count), Requirements(), KNOWLEDGE, repeats, limit)
+    take_time(name, a_market(count), InstanceRequirements(), KNOWLEDGE, repeats, limit)
 
 
 @pytest.mark.parametrize(("count", "repeats", "limit"), [(3_500, 400, 4.0), (50_000, 40, 15.0)])
@@ -101,7 +101,7 @@ def test_a_decision_without_gpus(count: int, repeats: int, limit: float) -> None
 def take_time(
     name: str,
     offers: tuple[Offer, ...],
-    requirements: Requirements,
+    requirements: InstanceRequirements,
     knowledge: Knowledge,
     repeats: int,
     limit: float,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract import tag
-from spindown.domain.job_type import parse_shape
+from spindown.domain.shape import parse_shape
 from spindown.job.manifest_store import load_manifest
 from tests.e2e.world import HANGING, World, deployed, found, write_deployment
 from tests.local.waiting import is_quiet

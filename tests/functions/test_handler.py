@@ -14,7 +14,7 @@ from spindown.contract.usage import encode_usage, measured_key, table_key
 from spindown.control.market import load_catalogue
 from spindown.control.rightsizing import read_learned
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.error import ContractError, NotFound, Throttled, Unreachable
 from spindown.functions import interruption, offers, scaler
 from spindown.functions.port import for_each_workload
@@ -285,7 +285,7 @@ def test_usage_that_cannot_be_read_keeps_nobody_from_prices() -> None:
 
 
 def test_sizes_are_learned_however_long_the_reading_takes() -> None:
-    policy = Policy(types=(JobType(name="scan", needs=Needs(memory_gib=16)),))
+    policy = Policy(types=(JobType(name="scan", needs=JobNeeds(memory_gib=16)),))
     world = ControlWorld(policy=policy)
     for number in range(30):
         record = a_usage_record(workload=WORKLOAD, job_id=f"{number:02}", type="scan")

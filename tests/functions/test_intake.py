@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from spindown.control.policy import edit_policy
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.error import Unreachable
 from spindown.functions import intake
 from tests.control import WORKLOAD, ControlWorld
 
 EVENT = {"source": "spindown.nudge", "workload": WORKLOAD}
-TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
+TYPES = (JobType(name="small", needs=JobNeeds(memory_gib=5)),)
 
 
 @dataclass

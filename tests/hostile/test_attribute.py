@@ -15,7 +15,7 @@ import pytest
 
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, JobMessage, parse_job, with_id
 from spindown.domain.dead_letter import RENEW_RECEIVES
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.error import ContractError, SpindownError, Unreachable
 from spindown.job.cancel import CancelOutcome, cancel, cancel_unclaimed
 from spindown.job.claim import ClaimOutcome, Declined
@@ -30,7 +30,7 @@ from tests.control import ControlWorld
 from tests.work import WORKLOAD, WorkWorld, a_slot_id
 
 BODY = json.dumps({"items": [1]})
-TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
+TYPES = (JobType(name="small", needs=JobNeeds(memory_gib=5)),)
 
 
 def filled(body: str, name: str = "a") -> Outgoing:

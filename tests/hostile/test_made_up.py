@@ -9,7 +9,9 @@ import pytest
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import body_digest, parse_job
 from spindown.control.market import refresh, types_on_sale
-from spindown.domain.job_type import (
+from spindown.domain.out_of_memory import larger_needs
+from spindown.domain.policy import JobNeeds, JobType, Policy
+from spindown.domain.shape import (
     DEARER_AT_MOST,
     SCALES,
     Shape,
@@ -17,17 +19,15 @@ from spindown.domain.job_type import (
     price_of,
     shape_of,
 )
-from spindown.domain.out_of_memory import larger_needs
-from spindown.domain.policy import JobType, Needs, Policy
 from spindown.job.manifest_store import save_manifest
 from spindown.job.route import SHAPES_AT_MOST, MessageRouter
 from spindown.job.shape_queue import remove_unused
 from tests.builders import a_type, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 
-LARGE = JobType(name="large", needs=Needs(memory_gib=250, vcpus=16))
-TYPES = (JobType(name="small", needs=Needs(memory_gib=4)), LARGE)
-POLICY = replace(Policy(), types=TYPES, requirements_at_most=Needs(memory_gib=500, vcpus=64))
+LARGE = JobType(name="large", needs=JobNeeds(memory_gib=250, vcpus=16))
+TYPES = (JobType(name="small", needs=JobNeeds(memory_gib=4)), LARGE)
+POLICY = replace(Policy(), types=TYPES, requirements_at_most=JobNeeds(memory_gib=500, vcpus=64))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def dollars(world: ControlWorld, shape: Shape) -> float:
 
 
 TRAIN = tuple(
-    JobType(name=f"train-{n}", needs=Needs(vcpus=n, memory_gib=16, gpu_memory_gib=15))
+    JobType(name=f"train-{n}", needs=JobNeeds(vcpus=n, memory_gib=16, gpu_memory_gib=15))
     for n in (4, 8, 16)
 )
 
@@ -143,7 +143,7 @@ def ran_out(world: ControlWorld, job_id: str) -> None:
 
 @pytest.mark.parametrize("run_out", [False, True])
 def test_pairs_of_memories_open_no_queue_each(*, run_out: bool) -> None:
-    ceiling = Needs(memory_gib=256, gpu_memory_gib=80)
+    ceiling = JobNeeds(memory_gib=256, gpu_memory_gib=80)
     world = ControlWorld(policy=replace(POLICY, types=TRAIN, requirements_at_most=ceiling))
     asked = ask_for_both(world, run_out=run_out)
 
@@ -172,8 +172,8 @@ def test_one_who_names_every_type_leaves_each_a_queue(world: ControlWorld) -> No
 
 
 def test_a_size_that_nobody_sells_takes_no_job() -> None:
-    fit = JobType(name="fit", needs=Needs(vcpus=64, memory_gib=96))
-    most = Needs(memory_gib=512, vcpus=64)
+    fit = JobType(name="fit", needs=JobNeeds(vcpus=64, memory_gib=96))
+    most = JobNeeds(memory_gib=512, vcpus=64)
     world = ControlWorld(policy=replace(POLICY, types=(fit,), requirements_at_most=most))
     sell(world, {"c7.many": (64, 128, 2.0), "x2.few": (8, 512, 9.0)})
     make_up(world)

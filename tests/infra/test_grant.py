@@ -7,7 +7,7 @@ import pytest
 
 from spindown.aws.ec2 import fleet_arguments
 from spindown.contract import tag
-from spindown.domain.offer import NEURON_MAKER, Requirements
+from spindown.domain.offer import NEURON_MAKER, InstanceRequirements
 from spindown.infra.control.bundle import CALLED
 from spindown.infra.iam.control import bound_launches, make_tagged
 from spindown.infra.iam.worker import read_declared
@@ -230,13 +230,17 @@ def test_a_launch_comes_from_our_templates_with_our_tag(assembly: Assembly) -> N
 def test_a_workload_launches_only_types_that_it_may_have(
     wanted: dict[str, Any], types: tuple[str, ...], denied: tuple[str, ...]
 ) -> None:
-    bound = bound_launches("ocr", ["lt-1"], Requirements(**wanted))
+    bound = bound_launches("ocr", ["lt-1"], InstanceRequirements(**wanted))
 
     assert (bound.types, bound.types_denied) == (types, denied)
 
 
 def test_workloads_share_a_grant_if_they_share_types() -> None:
-    wanted = [Requirements(), Requirements(gpu_count_min=0.0), Requirements()]
+    wanted = [
+        InstanceRequirements(),
+        InstanceRequirements(gpu_count_min=0.0),
+        InstanceRequirements(),
+    ]
     launched = [bound_launches(f"w{n}", [f"lt-{n}"], one) for n, one in enumerate(wanted)]
 
     tagged = make_tagged(deployment="lab", launched=launched, spot_too=False)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
-from spindown.domain.policy import JobType, Needs, Rightsize
+from spindown.domain.policy import JobNeeds, JobType, Rightsize
 from spindown.domain.rightsizing import TypeSize
 from tests.builders import a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES
@@ -13,10 +13,10 @@ from tests.proof.world import MINUTE, POLICY, ProofWorld
 LARGE: dict[str, Any] = {"type": "large"}
 SMALL = "c0m8"
 _TYPES = (
-    JobType(name="small", needs=Needs(memory_gib=8)),
-    JobType(name="large", needs=Needs(memory_gib=48)),
+    JobType(name="small", needs=JobNeeds(memory_gib=8)),
+    JobType(name="large", needs=JobNeeds(memory_gib=48)),
 )
-_MOST = Needs(memory_gib=64)
+_MOST = JobNeeds(memory_gib=64)
 
 
 def a_typed_world(**policy: Any) -> ProofWorld:
@@ -50,7 +50,7 @@ def sent_to_learned_sizes() -> ProofWorld:
     """Return the same where jobs of the large type have been learned to be small."""
     world = sent()
     world.change_policy(rightsize=Rightsize.APPLY)
-    size = TypeSize(of=_TYPES[1].needs, slots="per-gpu", needs=Needs(memory_gib=8))
+    size = TypeSize(of=_TYPES[1].needs, slots="per-gpu", needs=JobNeeds(memory_gib=8))
     learned = encode_sizes(LearnedSizes(sizes={"large": size}))
     world.objects.put(sizes_key(WORKLOAD), learned)
     return world
@@ -71,7 +71,7 @@ def left_by_types() -> ProofWorld:
     world.submit(2, stored=True)
     world.tick()
     assert not world.queue.bodies()
-    world.change_policy(types=(), requirements_at_most=Needs())
+    world.change_policy(types=(), requirements_at_most=JobNeeds())
     world.tick()
     return world
 
@@ -81,7 +81,7 @@ def shrunk() -> ProofWorld:
     world = routed()
     small, large = _TYPES
     world.change_policy(
-        types=(small, replace(large, needs=small.needs)), requirements_at_most=Needs()
+        types=(small, replace(large, needs=small.needs)), requirements_at_most=JobNeeds()
     )
     return world
 
@@ -104,4 +104,4 @@ def typed_at_work() -> ProofWorld:
 
 def grow_small(world: ProofWorld) -> None:
     """Let the small type need what only the larger machine has."""
-    world.change_policy(types=(replace(_TYPES[0], needs=Needs(memory_gib=48)), _TYPES[1]))
+    world.change_policy(types=(replace(_TYPES[0], needs=JobNeeds(memory_gib=48)), _TYPES[1]))

@@ -7,8 +7,8 @@ import pytest
 
 from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.usage import UsageEnd
-from spindown.domain.offer import VCPU, Requirements
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.offer import VCPU, InstanceRequirements
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.rightsizing import SYSTEM_GIB, sized_at
 from spindown.simulator import Arrival, Run, TrueNeed
@@ -18,7 +18,9 @@ from tests.simulator.scene import HOUR, a_listing, a_policy, a_scenario, a_zone
 
 #: Each has 2 vCPUs; by name GiB and USD an hour, as spot and on demand.
 _SOLD = {"c7i.large": (4, 0.10), "m7i.large": (8, 0.16), "r7i.large": (16, 0.25)}
-NO_GPU = Requirements(gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64"}))
+NO_GPU = InstanceRequirements(
+    gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64"})
+)
 WORK_SECONDS = 600.0
 #: A commit of the simulated bucket.
 COMMIT = 0.3
@@ -43,13 +45,13 @@ def _zone(price: float) -> Any:
 
 def _policy(**changes: Any) -> Policy:
     types = (
-        JobType(name="small", needs=Needs(memory_gib=4)),
-        JobType(name="large", needs=Needs(memory_gib=16)),
+        JobType(name="small", needs=JobNeeds(memory_gib=4)),
+        JobType(name="large", needs=JobNeeds(memory_gib=16)),
     )
     return a_policy(**{"types": types, "idle_timeout": timedelta(0), "max_workers": 9, **changes})
 
 
-def a_job(job_type: str, gib: float, *, at: float = 30.0, asked: Needs | None = None) -> Arrival:
+def a_job(job_type: str, gib: float, *, at: float = 30.0, asked: JobNeeds | None = None) -> Arrival:
     need = TrueNeed(memory_gib=gib, peaks_at=0.5)
     return Arrival(
         at=at, item_seconds=WORK_SECONDS, job_type=job_type, requirements=asked, need=need
@@ -71,7 +73,7 @@ def outgrown(run: Run) -> list[str]:
 
 
 def test_each_job_runs_on_a_machine_that_has_enough() -> None:
-    asked = Needs(memory_gib=8)
+    asked = JobNeeds(memory_gib=8)
     jobs = a_job("small", 2.0), a_job("large", 12.0), a_job("small", 6.0, asked=asked)
     run = a_run(*jobs, requirements_at_most=asked)
 
@@ -91,7 +93,7 @@ def test_each_job_runs_on_a_machine_that_has_enough() -> None:
 
 
 def test_out_of_memory_goes_to_the_next_size_once() -> None:
-    run = a_run(a_job("small", 6.0), requirements_at_most=Needs(memory_gib=16))
+    run = a_run(a_job("small", 6.0), requirements_at_most=JobNeeds(memory_gib=16))
 
     result = run.run()
 
@@ -105,7 +107,7 @@ def test_out_of_memory_goes_to_the_next_size_once() -> None:
 def test_what_the_system_takes_no_job_has() -> None:
     fits, exceeds = 4.0 - SYSTEM_GIB, 4.0 - SYSTEM_GIB + 0.01
     run = a_run(
-        a_job("small", fits), a_job("small", exceeds), requirements_at_most=Needs(memory_gib=16)
+        a_job("small", fits), a_job("small", exceeds), requirements_at_most=JobNeeds(memory_gib=16)
     )
 
     run.run()

@@ -1,11 +1,11 @@
 """Work that needs no GPU, in the made-up market."""
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.simulator import simulate
 from spindown.simulator.sample import CPU_TYPES, sample_market
 from tests.simulator.scene import HOUR, a_policy, a_scenario, an_arrival
 
-NO_GPU = Requirements(
+NO_GPU = InstanceRequirements(
     gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64", "arm64"})
 )
 

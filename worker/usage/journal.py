@@ -15,7 +15,7 @@ from spindown.contract.job.manifest import Manifest
 from spindown.contract.log import JOB_USED
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.fleet import Worker
-from spindown.domain.policy import Needs
+from spindown.domain.policy import JobNeeds
 from spindown.error import SpindownError
 from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Clock, ObjectStore
@@ -131,7 +131,7 @@ class UsageRecorder:
         taken: ClaimedJob,
         left: Manifest,
         end: UsageEnd,
-        needs: Needs,
+        needs: JobNeeds,
         *,
         since: datetime,
         until: datetime,

@@ -20,7 +20,7 @@ from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.domain.dispatch_cost import cheaper_dispatch
-from spindown.domain.policy import Needs, Rightsize
+from spindown.domain.policy import JobNeeds, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement_advice import Extent, RequirementAdvice, RequirementKey
@@ -109,7 +109,7 @@ def _say_few(found: Rightsizing) -> Iterator[str]:
             yield f"{name}: {say_count(jobs, 'job')} so far, too few to go by: {TRIAL_JOBS:g} tell"
     is_off = found.mode is Rightsize.OFF
     for each in () if is_off else found.sizings:
-        if each.asked != Needs() and each.advised == Needs() and not are_few(each.jobs):
+        if each.asked != JobNeeds() and each.advised == JobNeeds() and not are_few(each.jobs):
             yield f"{_type_name(each)}: nothing is advised yet: the hourly function decides"
 
 
@@ -186,7 +186,7 @@ def _types_table(types: Sequence[TypeSizing]) -> Table:
     return table
 
 
-def _say_needs(needs: Needs, *, cores: float | None = None) -> str:
+def _say_needs(needs: JobNeeds, *, cores: float | None = None) -> str:
     count = cores if needs.vcpus is None else needs.vcpus
     parts = [
         "" if count is None else f"{say_number(count)} vCPU",

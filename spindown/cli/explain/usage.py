@@ -23,7 +23,7 @@ from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced, quote_texts
 from spindown.control.policy import current_policy
-from spindown.domain.job_type import parse_shape, size_up
+from spindown.domain.shape import parse_shape, size_up
 from spindown.error import BadInput, printable
 from spindown.installed import require
 from spindown.operate.usage import fetch_usage

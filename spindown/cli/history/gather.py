@@ -36,7 +36,7 @@ from spindown.domain.learning import (
     items_per_job,
     workload_scale,
 )
-from spindown.domain.offer import HOURS_PER_MONTH, Requirements
+from spindown.domain.offer import HOURS_PER_MONTH, InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import reference_machine
@@ -54,7 +54,7 @@ class SimulatedWorkload:
     #: Where its settings come from, for people.
     source: str
     policy: Policy = field(default_factory=Policy)
-    requirements: Requirements = field(default_factory=Requirements)
+    requirements: InstanceRequirements = field(default_factory=InstanceRequirements)
     slots: str = "per-gpu"
     root_volume_gib: int = 100
     budget_per_month: float | None = None

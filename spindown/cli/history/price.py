@@ -12,7 +12,13 @@ from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.option import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
-from spindown.domain.offer import CapacityType, InstanceType, Requirements, SpotPrice, slot_count
+from spindown.domain.offer import (
+    CapacityType,
+    InstanceRequirements,
+    InstanceType,
+    SpotPrice,
+    slot_count,
+)
 from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
@@ -58,7 +64,7 @@ class MarketHistory:
 class Buyer:
     """What a workload may buy, and how it uses an instance."""
 
-    requirements: Requirements
+    requirements: InstanceRequirements
     #: ``run.slots``.
     slots: str
     #: Spot price over on-demand price, used if the on-demand price is unknown.

@@ -14,7 +14,7 @@ from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
 from spindown.domain.dead_letter import Failure
-from spindown.domain.job_type import Sized
+from spindown.domain.shape import Sized
 from spindown.domain.value_range import Amount, Dollars, ItemCount, Sample, Tally
 from spindown.domain.wasted_work import NOTHING_WASTED, WastedWork
 from spindown.error import ContractError, NewerSchema

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from spindown.contract.codec import DEPTH_MAX, count_values, load_strict, to_json
 from spindown.contract.job.s3_event import is_s3_event, read_s3_event
-from spindown.domain.policy import Needs
+from spindown.domain.policy import JobNeeds
 from spindown.error import ContractError, NewerSchema
 
 SCHEMA = 1
@@ -69,7 +69,7 @@ class JobMessage:
     params: Mapping[str, Any] = field(default_factory=dict)
     #: One of the types that the workload declares; None: it has none.
     type: str | None = None
-    #: What it needs besides, by the names of ``domain.policy.Needs``; None: it says nothing.
+    #: What it needs besides, by the names of ``domain.policy.JobNeeds``; None: it says nothing.
     requirements: Mapping[str, Any] | None = None
     schema: int = SCHEMA
 
@@ -198,19 +198,19 @@ def _parse_body(row: Mapping[str, Any]) -> JobMessage:
     return JobMessage(**{**row, "items": items})
 
 
-def needs_of(message: JobMessage) -> Needs | None:
+def needs_of(message: JobMessage) -> JobNeeds | None:
     """Return what a message asks for of its machine; None: it says nothing."""
     asked = message.requirements
     if asked is None:
         return None
     architectures = asked.get("architectures")
     kept = None if architectures is None else frozenset(architectures)
-    return Needs(**{**asked, "architectures": kept})
+    return JobNeeds(**{**asked, "architectures": kept})
 
 
-def with_needs(message: JobMessage, needs: Needs) -> JobMessage:
+def with_needs(message: JobMessage, needs: JobNeeds) -> JobMessage:
     """Return the message as it asks for something else of its machine; its body is its own."""
-    asked = {f.name: getattr(needs, f.name) for f in fields(Needs)}
+    asked = {f.name: getattr(needs, f.name) for f in fields(JobNeeds)}
     if needs.architectures is not None:
         asked["architectures"] = sorted(needs.architectures)
     requirements = {name: value for name, value in asked.items() if value is not None}

@@ -39,12 +39,12 @@ from spindown.control.plan.launch_request import (
 from spindown.control.plan.offers import LaunchChoice
 from spindown.control.unresponsive_region import ACT_WITHIN
 from spindown.domain.fleet import Launch, LaunchState, Offered, Worker
-from spindown.domain.job_type import of_dispatch, slots_of
 from spindown.domain.offer import Pool, quota_class, slot_count
 from spindown.domain.policy import Dispatch
 from spindown.domain.pool_cooldown import cool_down, cooldown_reason
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.shape import of_dispatch, slots_of
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable
 from spindown.ledger import account_key
 from spindown.port import (

@@ -17,8 +17,8 @@ from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.unresponsive_region import SLOW
 from spindown.domain.offer import (
     Catalogue,
+    InstanceRequirements,
     InstanceType,
-    Requirements,
     extra_price_per_hour,
     quota_class,
     trusted,
@@ -69,7 +69,7 @@ class _LimitedCatalogue:
     """A catalogue as one workload needs it, and what it was made from."""
 
     whole: Catalogue
-    requirements: Requirements
+    requirements: InstanceRequirements
     catalogue: Catalogue
 
 
@@ -242,7 +242,7 @@ def current_catalogue(
     now: datetime,
     *,
     regions: Collection[str] = (),
-    requirements: Requirements | None = None,
+    requirements: InstanceRequirements | None = None,
 ) -> Catalogue:
     """Return the catalogue, cached for a while; read the market if there is none yet.
 
@@ -293,7 +293,11 @@ def _renew_without_cpu(ports: ControlPorts, now: datetime) -> None:
 
 
 def limited_catalogue(
-    workload: str, requirements: Requirements, whole: Catalogue, ports: ControlPorts, now: datetime
+    workload: str,
+    requirements: InstanceRequirements,
+    whole: Catalogue,
+    ports: ControlPorts,
+    now: datetime,
 ) -> Catalogue:
     """Return the catalogue with the types alone that a workload's ranking looks at.
 
@@ -340,14 +344,14 @@ def _has_cpu(catalogue: Catalogue) -> bool:
 
 def _places(
     deployment: DeploymentSettings, ports: ControlPorts, known: Catalogue | None
-) -> tuple[tuple[str, ...], tuple[Requirements, ...] | None]:
+) -> tuple[tuple[str, ...], tuple[InstanceRequirements, ...] | None]:
     """Return the regions where workers may run, and what the workloads require of them.
 
     All known regions, and no requirements (None), if a workload cannot be read. Its own ticks say
     why it cannot be read. The other workloads need their prices.
     """
     found = {deployment.region}
-    wanted: list[Requirements] = []
+    wanted: list[InstanceRequirements] = []
     is_unread = False
     for name in deployment.workloads:
         try:
@@ -369,7 +373,7 @@ class _CatalogueReading:
         ports: ControlPorts,
         known: Catalogue | None,
         now: datetime,
-        wanted: tuple[Requirements, ...] | None,
+        wanted: tuple[InstanceRequirements, ...] | None,
     ) -> None:
         self._ports = ports
         #: What the workloads require; None: not known, so that every type stays.

@@ -20,11 +20,11 @@ from spindown.control.policy import EffectivePolicy, effective_policy
 from spindown.control.unresponsive_region import SLOW
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import timeout_told
-from spindown.domain.job_type import Shape, is_possible, own_shape, parse_shape, slots_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.shape import Shape, is_possible, own_shape, parse_shape, slots_of
 from spindown.domain.warm import at_hour
 from spindown.error import (
     AccessDenied,

@@ -69,7 +69,7 @@ class LaunchNeed:
     item_at_most: float | None = None
     #: What interruptions have cost the jobs that it is for; None: it is for any job.
     wasted_work: WastedWork | None = None
-    #: The shape of its workers (``domain.job_type``); "": the workload has no types.
+    #: The shape of its workers (``domain.shape``); "": the workload has no types.
     shape: str = ""
     #: What keeps any launch from being made now; NO_REASON: nothing known.
     blocked_by: Reason = NO_REASON

@@ -25,7 +25,6 @@ from spindown.control.plan.launch_need import (
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
 from spindown.domain.budget import LaunchBudget
-from spindown.domain.job_type import of_dispatch
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.machine_count import Bounds, Sizing, count_machines, share_places, vcpus_left
 from spindown.domain.offer import CapacityType, Offer, slot_count
@@ -35,6 +34,7 @@ from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
+from spindown.domain.shape import of_dispatch
 from spindown.domain.spot_or_on_demand import PurchaseMode, ladder_now
 from spindown.domain.wasted_work import (
     WastedWork,

@@ -15,7 +15,10 @@ from spindown.control.observe.fleet import ShapeQueue
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.backlog import next_backlog
 from spindown.domain.fleet import NOTHING_WAITS
-from spindown.domain.job_type import (
+from spindown.domain.past_cost import dollars_per_hour
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.schedule import places, unanswered_dollars
+from spindown.domain.shape import (
     Shape,
     of_dispatch,
     own_shape,
@@ -23,9 +26,6 @@ from spindown.domain.job_type import (
     requirements_of,
     slots_of,
 )
-from spindown.domain.past_cost import dollars_per_hour
-from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.schedule import places, unanswered_dollars
 
 
 def shapes_of(draft: PlanDraft) -> Sequence[str]:

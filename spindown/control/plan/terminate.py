@@ -29,10 +29,10 @@ from spindown.control.plan.action import (
 )
 from spindown.control.plan.breaker import count_silence
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.job_type import own_shape
 from spindown.domain.notice_time import deadline_after
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.shape import own_shape
 from spindown.domain.termination import (
     DRAINED_FOR,
     UNSEEN_FOR,

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import overload
 
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import CapacityType, InstanceType, Offer, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements, InstanceType, Offer
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking.candidate import Candidate, CostParts, RegionBlock, Rejection
@@ -51,7 +51,7 @@ def rank(  # noqa: PLR0913 - the whole situation, each part with its own name
     closed: Mapping[str, RegionBlock] | None = None,
     quota_left: Mapping[str, float] | None = None,
     policy: Policy,
-    requirements: Requirements,
+    requirements: InstanceRequirements,
     waited: timedelta,
     now: datetime,
     headroom_per_hour: float | None = None,

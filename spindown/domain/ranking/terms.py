@@ -24,9 +24,9 @@ from spindown.domain.machine_count import Load, share_work
 from spindown.domain.offer import (
     VCPU,
     CapacityType,
+    InstanceRequirements,
     InstanceType,
     Offer,
-    Requirements,
     slot_count,
 )
 from spindown.domain.policy import Policy
@@ -63,7 +63,7 @@ class Situation:
     demand: Demand
     knowledge: Knowledge
     policy: Policy
-    requirements: Requirements
+    requirements: InstanceRequirements
     waited: timedelta
     now: datetime
     pool_cooldowns: Iterable[PoolCooldown] = ()

@@ -25,7 +25,6 @@ from spindown.contract.row import (
 from spindown.domain.bake_or_bootstrap import snapshots_at_most
 from spindown.domain.boot import BootPhase, BootProfile, usual_boot
 from spindown.domain.budget import LaunchBudget, worker_lifetimes
-from spindown.domain.job_type import dispatch_of_type, requirements_of, shape_of
 from spindown.domain.learning import Knowledge
 from spindown.domain.offer import (
     QUOTA_CODES,
@@ -40,6 +39,7 @@ from spindown.domain.pricing import adjust, open_to_paid, unmatched_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
 from spindown.domain.schedule import Demand
+from spindown.domain.shape import dispatch_of_type, requirements_of, shape_of
 from spindown.operate.doctor.fact import Facts
 from spindown.operate.doctor.finding import Finding, Severity, join
 from spindown.operate.doctor.subject import DoctorCase, DoctorSubject, RequiredImage

@@ -14,7 +14,7 @@ from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, RegionSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import Pricing
 from spindown.error import NotFound, SpindownError
@@ -37,7 +37,7 @@ class DoctorCase:
     """One workload."""
 
     name: str
-    requirements: Requirements
+    requirements: InstanceRequirements
     policy: Policy
     #: Region -> where workers may run. Before a deploy there are no templates, and a subnet that
     #: the deploy makes is "".

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spindown.domain.offer import CapacityType, Quota, Requirements, quota_class
+from spindown.domain.offer import CapacityType, InstanceRequirements, Quota, quota_class
 from spindown.domain.requirement import misfit
 from spindown.port import Market
 
@@ -32,7 +32,7 @@ class Survey:
     quotas: tuple[QuotaView, ...]
 
 
-def survey(region: str, requirements: Sequence[Requirements], market: Market) -> Survey:
+def survey(region: str, requirements: Sequence[InstanceRequirements], market: Market) -> Survey:
     """Find types that fit any of the requirements, zone by zone.
 
     Raises:

@@ -20,7 +20,7 @@ from spindown.control.alert.cost_rise import judge
 from spindown.control.interrupt import react
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.error import AccessDenied, SpindownError, Unreachable
 from spindown.job.message import dead_letter_untouched
 from spindown.ledger import Ledger
@@ -388,7 +388,7 @@ def _add(partition: str, sort: str, sums: Mapping[str, float]) -> Write:
 W = f"{DEPLOYMENT}--{WORKLOAD}"
 NOBODY = Policy(max_workers=0)
 KEPT = Policy(max_lifetime=timedelta(days=9), warm_workers=1, tick=5 * MINUTE)
-TYPED = Policy(types=(JobType(name="small", needs=Needs(memory_gib=4)),))
+TYPED = Policy(types=(JobType(name="small", needs=JobNeeds(memory_gib=4)),))
 #: Alarm -> a story that it rings in, one near it that it does not ring in, and their policy.
 STORIES: Mapping[str, tuple[Story, Story, Policy]] = {
     f"{W}--tick-missing": (no_tick_for(8), no_tick_for(4), Policy()),

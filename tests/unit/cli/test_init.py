@@ -10,8 +10,8 @@ import pytest
 from spindown import config
 from spindown.cli.account import describe
 from spindown.cli.init import CODE, fill_in, init
-from spindown.domain.job_type import settle
-from spindown.domain.offer import QUOTA_CODES, Requirements
+from spindown.domain.offer import QUOTA_CODES, InstanceRequirements
+from spindown.domain.shape import settle
 from spindown.error import BadInput, ConfigError
 from spindown.memory import MemoryClock, MemoryMarket
 from spindown.operate.doctor.survey import survey
@@ -289,7 +289,7 @@ def test_what_to_do_next_can_be_run_as_it_stands(
 
 
 def test_zones_are_those_that_offer_what_fits() -> None:
-    newer = Requirements(instance_types=frozenset({"g6.xlarge", "g5.xlarge"}))
+    newer = InstanceRequirements(instance_types=frozenset({"g6.xlarge", "g5.xlarge"}))
 
     found = survey(REGION, [newer], a_market())
 
@@ -301,7 +301,10 @@ def test_zones_are_those_that_offer_what_fits() -> None:
 
 
 def test_what_fits_any_workload_counts() -> None:
-    each = [Requirements(instance_types=frozenset({name})) for name in ("g5.xlarge", "g4dn.xlarge")]
+    each = [
+        InstanceRequirements(instance_types=frozenset({name}))
+        for name in ("g5.xlarge", "g4dn.xlarge")
+    ]
 
     assert sorted(survey(REGION, each, a_market()).zones) == ["us-west-2b", "us-west-2c"]
 
@@ -311,7 +314,7 @@ def test_a_small_quota_comes_with_its_code_and_request() -> None:
     for name, vcpus in (("G/Spot", 0.0), ("G/OnDemand", 64.0), ("P/Spot", 0.0)):
         market.limit(QUOTA_CODES[name], vcpus, region=REGION)
 
-    said = "\n".join(describe(survey(REGION, [Requirements()], market)))
+    said = "\n".join(describe(survey(REGION, [InstanceRequirements()], market)))
 
     assert "Quota G/Spot (L-3819A6DF): 0 vCPUs" in said
     assert (

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
 from spindown.contract.settings import RegionSettings
-from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
@@ -247,5 +247,5 @@ def _without_zones(world: ControlWorld) -> ControlWorld:
         region: RegionSettings(subnets={}, templates=place.templates)
         for region, place in settings.regions.items()
     }
-    world.settings.deploy(replace(settings, regions=regions, requirements=Requirements()))
+    world.settings.deploy(replace(settings, regions=regions, requirements=InstanceRequirements()))
     return world

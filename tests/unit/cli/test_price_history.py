@@ -11,7 +11,7 @@ import pytest
 
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.price import Buyer, made_up_prices, pay, read_live, read_prices
-from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
@@ -22,7 +22,7 @@ from spindown.simulator.scenario import DAY
 from tests.builders import a_type
 from tests.unit.cli.history import HOUR, MONDAY, a_file, a_traffic
 
-BUYER = Buyer(requirements=Requirements(), slots="per-gpu", spot_price_ratio=0.5)
+BUYER = Buyer(requirements=InstanceRequirements(), slots="per-gpu", spot_price_ratio=0.5)
 
 #: The present, where one is asked for.
 NOW = MONDAY + timedelta(days=10)
@@ -288,7 +288,7 @@ def test_live_prices_are_those_of_fitting_types_in_our_zones() -> None:
     clock.advance(HOUR)
     market.move_spot_price("g5.xlarge", "us-east-1a", 0.5)
     buyer = Buyer(
-        requirements=Requirements(gpu_names=frozenset({"A10G"})),
+        requirements=InstanceRequirements(gpu_names=frozenset({"A10G"})),
         slots="per-gpu",
         spot_price_ratio=0.5,
     )
@@ -305,7 +305,7 @@ def test_live_prices_are_those_of_fitting_types_in_our_zones() -> None:
 
 def test_a_market_where_nothing_fits_says_so() -> None:
     buyer = Buyer(
-        requirements=Requirements(gpu_names=frozenset({"H100"})),
+        requirements=InstanceRequirements(gpu_names=frozenset({"H100"})),
         slots="per-gpu",
         spot_price_ratio=0.5,
     )
@@ -332,7 +332,7 @@ def test_a_made_up_market_has_the_file_s_regions_while_small() -> None:
 
 
 def test_work_without_gpus_has_a_market_of_its_own() -> None:
-    wanted = Requirements(
+    wanted = InstanceRequirements(
         gpu_count_min=0.0, gpu_count_max=0.0, architectures=frozenset({"x86_64", "arm64"})
     )
 

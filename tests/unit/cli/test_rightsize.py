@@ -14,8 +14,8 @@ from spindown.cli.render.saving import AT_WORK, PAID
 from spindown.config import load, parse
 from spindown.contract.learned_size import sizes_key
 from spindown.control.usage import compact
-from spindown.domain.offer import Requirements
-from spindown.domain.policy import Needs, Rightsize
+from spindown.domain.offer import InstanceRequirements
+from spindown.domain.policy import JobNeeds, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.operate.rightsize import Rightsizing
 from spindown.operate.rightsize import rightsize as compare
@@ -113,7 +113,7 @@ def test_says_what_more_memory_costs_where_it_nearly_ran_out() -> None:
 
 
 def test_says_what_asking_for_less_saves_with_the_same_offer() -> None:
-    world = ControlWorld(requirements=Requirements(memory_mib_min=16 * 1024))
+    world = ControlWorld(requirements=InstanceRequirements(memory_mib_min=16 * 1024))
     keep(world)
 
     said = told(world)
@@ -172,11 +172,11 @@ def test_of_few_jobs_no_size_is_advised_that_they_exceed() -> None:
     world = a_typed_world()
     keep(world, type="idle", job_id="k", shape="c0m1", memory_max=2.04)
     found = found_in(world)
-    idle = replace(found.sizings[1], asked=Needs(memory_gib=1.0))
+    idle = replace(found.sizings[1], asked=JobNeeds(memory_gib=1.0))
     found = replace(found, sizings=(idle,))
     said = [part for part in render_rightsizing(found) if isinstance(part, str)]
 
-    assert (idle.advised, idle.dollars_advised) == (Needs(), None)
+    assert (idle.advised, idle.dollars_advised) == (JobNeeds(), None)
     assert any("2.04 GiB, more than the 1 GiB" in line for line in said)
     assert any("idle: 1 job so far, too few" in line for line in said)
     assert not any("nothing to change" in line for line in said)

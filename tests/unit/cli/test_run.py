@@ -28,10 +28,10 @@ from spindown.contract.decision import (
 )
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import RequeuedJob, WorkerState
-from spindown.domain.job_type import requirements_of, settle
-from spindown.domain.offer import Catalogue, Requirements
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.offer import Catalogue, InstanceRequirements
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.shape import requirements_of, settle
 from spindown.error import BadInput
 from spindown.job.submit import Draft
 from spindown.ledger import LedgerView
@@ -99,10 +99,10 @@ def test_a_run_is_judged_by_the_policy_in_force() -> None:
             draft(type_name, **needs)
 
 
-_NO_GPU = Requirements(gpu_count_min=0.0)
+_NO_GPU = InstanceRequirements(gpu_count_min=0.0)
 _POLICY = Policy(
-    types=(JobType(name="large", needs=Needs(memory_gib=256)), JobType(name="small")),
-    requirements_at_most=Needs(memory_gib=512),
+    types=(JobType(name="large", needs=JobNeeds(memory_gib=256)), JobType(name="small")),
+    requirements_at_most=JobNeeds(memory_gib=512),
 )
 
 
@@ -170,7 +170,7 @@ def test_a_need_that_is_no_number_is_refused_by_its_option(amount: float) -> Non
 def test_a_refusal_names_what_the_person_has_given() -> None:
     asked = {"gpus": 1, "gpu_memory_gib": 80, "memory_gib": 300}
     options = {"gpu_memory_gib": "--gpu", "memory_gib": "--memory"}
-    most = Needs(memory_gib=512, gpus=1)
+    most = JobNeeds(memory_gib=512, gpus=1)
     by_name = Draft(workload="lab", batch_id="b", requirements=asked)
     with pytest.raises(BadInput) as refused:
         check_type(
@@ -191,7 +191,7 @@ def test_a_refusal_names_what_the_person_has_given() -> None:
     assert refused.value.remedy.index("300") < refused.value.remedy.index("384,")
 
 
-_SOME_CPU = Policy(types=(JobType(name="a"),), requirements_at_most=Needs(vcpus=2))
+_SOME_CPU = Policy(types=(JobType(name="a"),), requirements_at_most=JobNeeds(vcpus=2))
 
 
 @pytest.mark.parametrize(
@@ -203,20 +203,20 @@ _SOME_CPU = Policy(types=(JobType(name="a"),), requirements_at_most=Needs(vcpus=
         pytest.param({"vcpus": 2}, _SOME_CPU, _NO_GPU, 2, id="vCPUs"),
         pytest.param({"gpus": 1}, _SOME_CPU, _NO_GPU, None, id="a GPU"),
         pytest.param({"gpu_memory_gib": 9}, _SOME_CPU, _NO_GPU, None, id="its memory"),
-        pytest.param({}, _SOME_CPU, Requirements(), None, id="all its machines have one"),
+        pytest.param({}, _SOME_CPU, InstanceRequirements(), None, id="all its machines have one"),
         pytest.param({}, _POLICY, _NO_GPU, None, id="no message may ask for vCPUs"),
         pytest.param({}, Policy(), _NO_GPU, None, id="no types"),
     ],
 )
 def test_a_run_that_asks_for_no_gpu_gets_none(
-    needs: dict[str, float], policy: Policy, workload: Requirements, vcpus: int | None
+    needs: dict[str, float], policy: Policy, workload: InstanceRequirements, vcpus: int | None
 ) -> None:
     asked = without_gpu(needs, policy, workload)
 
     assert asked.get("vcpus") == vcpus
     assert asked | needs == asked
     if vcpus:
-        shape = settle("", Needs(vcpus=vcpus), policy).shape
+        shape = settle("", JobNeeds(vcpus=vcpus), policy).shape
         assert requirements_of(shape, workload).gpu_count_max == 0.0
 
 

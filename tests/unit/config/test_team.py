@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from spindown.config import load
-from spindown.domain.job_type import parse_shape, requirements_of, settle, shape_of
 from spindown.domain.offer import InstanceType
 from spindown.domain.requirement import misfit
+from spindown.domain.shape import parse_shape, requirements_of, settle, shape_of
 from tests.builders import a_cpu_type, a_type
 
 GIB = 1024

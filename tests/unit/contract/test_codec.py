@@ -24,8 +24,8 @@ from spindown.contract.row import RateRow
 from spindown.contract.run import RunSpec
 from spindown.contract.settings import RegionSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.offer import CapacityType, Requirements
-from spindown.domain.policy import JobType, Needs, Policy, RankBy
+from spindown.domain.offer import CapacityType, InstanceRequirements
+from spindown.domain.policy import JobNeeds, JobType, Policy, RankBy
 from spindown.error import ContractError
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def a_workload() -> WorkloadSettings:
                 templates={"x86_64": TemplateRef(id="lt-1", version="3")},
             )
         },
-        requirements=Requirements(gpu_names=frozenset({"T4", "L4"})),
+        requirements=InstanceRequirements(gpu_names=frozenset({"T4", "L4"})),
         policy=Policy(idle_timeout=timedelta(minutes=3), rank_by=RankBy.PRICE),
     )
 
@@ -74,7 +74,7 @@ def test_a_value_survives_json(value: object) -> None:
 
 
 def test_what_is_left_out_of_a_short_row_is_read_as_it_was() -> None:
-    types = (JobType(name="ocr", needs=Needs(memory_gib=4)), JobType(name="idle"))
+    types = (JobType(name="ocr", needs=JobNeeds(memory_gib=4)), JobType(name="idle"))
     # By default a share of the paid time; None is no default there, and must stay.
     value = Policy(types=types, alarm_max_idle_share=None, max_dollars_per_hour=2.0)
 
@@ -194,7 +194,7 @@ def test_the_order_of_text_is_the_order_of_time(one: datetime, other: datetime) 
 
 
 @pytest.mark.parametrize(
-    "value", [a_worker(), Policy(), RateRow(), Requirements(gpu_names=frozenset({"T4"}))]
+    "value", [a_worker(), Policy(), RateRow(), InstanceRequirements(gpu_names=frozenset({"T4"}))]
 )
 def test_a_varied_value_is_the_replaced_one(value: Any) -> None:
     changes = {fields(value)[0].name: None}

@@ -8,7 +8,7 @@ from spindown.control.plan.launch_allowance import LaunchAllowance, affordable
 from spindown.control.plan.launch_request import PlannedRequest
 from spindown.domain.budget import LaunchBudget, worker_lifetimes
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.ranking import rank
 from tests.builders import NOW, a_demand, a_policy, an_offer, minutes
 
@@ -28,7 +28,7 @@ def a_request(count: int) -> PlannedRequest:
         knowledge=Knowledge(),
         pool_cooldowns=[],
         policy=a_policy(),
-        requirements=Requirements(),
+        requirements=InstanceRequirements(),
         waited=minutes(0),
         now=NOW,
     )

@@ -7,7 +7,7 @@ import pytest
 
 from spindown.domain.fleet import Worker
 from spindown.domain.past_cost import LEAST_BILLED
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
 from spindown.domain.reason import ReasonCode
 from tests.builders import a_type, minutes
 from tests.control import REGION, ZONES, ControlWorld
@@ -15,8 +15,8 @@ from tests.control import REGION, ZONES, ControlWorld
 #: A launch may wait for long, and one machine could do all in time.
 PATIENT = Policy(scale_up_threshold=50, start_within=minutes(90), max_workers=20)
 TYPES = (
-    JobType(name="large", needs=Needs(memory_gib=48), dispatch=Dispatch.DEDICATED),
-    JobType(name="small", needs=Needs(memory_gib=6), dispatch=Dispatch.SHARED),
+    JobType(name="large", needs=JobNeeds(memory_gib=48), dispatch=Dispatch.DEDICATED),
+    JobType(name="small", needs=JobNeeds(memory_gib=6), dispatch=Dispatch.SHARED),
 )
 #: The only type that has the memory of one large job, or of eight small ones.
 BIG = "g4dn.2xlarge"

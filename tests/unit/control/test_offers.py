@@ -18,7 +18,7 @@ from spindown.control.market import (
     refresh,
 )
 from spindown.control.tick import observe
-from spindown.domain.offer import CapacityType, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.memory import MemoryAdvisor, PortCall, intercept
 from spindown.port import DEPLOYMENT
@@ -66,7 +66,7 @@ def test_types_without_gpus_are_read_once_they_are_wanted() -> None:
     gpus = read_prices(world.workload_settings(), world.ports, now, spot_in=[REGION])
     assert set(gpus.catalogue.instance_types) == set(PRICES)
 
-    world.requirements = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+    world.requirements = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
     settings = world.workload_settings()
     world.settings.deploy(settings)
     prices = read_prices(settings, world.ports, now, spot_in=[REGION])
@@ -81,7 +81,7 @@ def test_types_without_gpus_are_read_once_they_are_wanted() -> None:
 
 
 def test_a_region_without_cpu_types_is_not_read_at_each_tick() -> None:
-    world = ControlWorld(requirements=Requirements(gpu_count_min=0.0, gpu_count_max=0.0))
+    world = ControlWorld(requirements=InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0))
     settings, now = world.workload_settings(), world.clock.now()
 
     found = [

@@ -30,7 +30,7 @@ from spindown.control.policy import edit_policy
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobType, Needs, WhenSpent
+from spindown.domain.policy import JobNeeds, JobType, WhenSpent
 from spindown.domain.reason import ReasonCode
 from spindown.error import SpindownError, StaleHandle
 from spindown.job.shape_queue import backlogs
@@ -205,8 +205,8 @@ _ASKS: tuple[dict[str, Any], ...] = (
     {"requirements": {"memory_gib": 900}},
 )
 _TYPES = (
-    JobType(name="small", needs=Needs(memory_gib=8)),
-    JobType(name="large", needs=Needs(memory_gib=48)),
+    JobType(name="small", needs=JobNeeds(memory_gib=8)),
+    JobType(name="large", needs=JobNeeds(memory_gib=48)),
 )
 
 
@@ -219,7 +219,7 @@ def _ask(world: ControlWorld, number: int) -> None:
 
 def _retype(world: ControlWorld, number: int) -> None:
     """Let people declare other types."""
-    types = (_TYPES, _TYPES[:1], (replace(_TYPES[0], needs=Needs(memory_gib=48)), _TYPES[1]))
+    types = (_TYPES, _TYPES[:1], (replace(_TYPES[0], needs=JobNeeds(memory_gib=48)), _TYPES[1]))
     world.change_policy(types=types[number % 3])
 
 
@@ -359,7 +359,7 @@ def test_the_next_tick_does_what_the_plan_says(
 def test_with_shapes_too_a_tick_does_what_the_plan_says(
     world: ControlWorld, story: list[tuple[str, int]]
 ) -> None:
-    most = Needs(memory_gib=1000, vcpus=64)
+    most = JobNeeds(memory_gib=1000, vcpus=64)
     world.market.offer(
         a_type("g4dn.2xlarge", memory_mib=64 * 1024),
         region=REGION,

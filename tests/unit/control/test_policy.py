@@ -18,7 +18,7 @@ from spindown.control.policy import (
     policy_text,
     stored_keys,
 )
-from spindown.domain.policy import JobType, Needs
+from spindown.domain.policy import JobNeeds, JobType
 from spindown.error import ConfigError
 from spindown.ledger import Ledger
 from spindown.memory.interception import PortCall, intercept
@@ -44,7 +44,7 @@ def crossed_by(world: ControlWorld, changes: Mapping[str, object]) -> SettingsSt
     return intercept(cast("SettingsStore", world.settings), "settings", race)
 
 
-_SQL = JobType(name="sql", needs=Needs(memory_gib=2.0, disk_gib=10.0))
+_SQL = JobType(name="sql", needs=JobNeeds(memory_gib=2.0, disk_gib=10.0))
 GOOD = PolicyRow(text='{"max_workers": 7}', version=1)
 
 

@@ -13,9 +13,8 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
 from spindown.control.market import load_catalogue, refresh
 from spindown.control.rightsizing import learn_sizes, learn_types, ranges_of, read_learned
-from spindown.domain.job_type import Shape
-from spindown.domain.offer import CapacityType, Catalogue, Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize, Rung
+from spindown.domain.offer import CapacityType, Catalogue, InstanceRequirements
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize, Rung
 from spindown.domain.pricing import PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import (
@@ -26,6 +25,7 @@ from spindown.domain.rightsizing import (
     TypeHistory,
     TypeSize,
 )
+from spindown.domain.shape import Shape
 from spindown.error import AccessDenied, SpindownError, Unreachable, Unreadable
 from spindown.job.manifest_store import load_manifest
 from spindown.job.route import read_sized, sizes_in_force
@@ -35,11 +35,11 @@ from tests.builders import AT_ONCE, NOW, a_cpu_type, a_usage_record, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld
 
 #: More than any machine of the world has for less: sizes are told apart by their steps alone.
-SCAN = JobType(name="scan", needs=Needs(memory_gib=16))
+SCAN = JobType(name="scan", needs=JobNeeds(memory_gib=16))
 POLICY = replace(
     Policy(),
     types=(SCAN,),
-    requirements_at_most=Needs(memory_gib=32),
+    requirements_at_most=JobNeeds(memory_gib=32),
     rightsize=Rightsize.APPLY,
 )
 SETTINGS = WorkloadSettings(
@@ -48,7 +48,7 @@ SETTINGS = WorkloadSettings(
     dlq_url="",
     log_group="",
     regions={},
-    requirements=Requirements(gpu_count_min=0.0),
+    requirements=InstanceRequirements(gpu_count_min=0.0),
 )
 
 
@@ -93,7 +93,7 @@ def shapes_with_jobs(world: ControlWorld) -> list[str]:
 def test_a_type_that_uses_less_gets_less_step_by_step(world: ControlWorld) -> None:
     measure(world)
     assert learn_sizes(WORKLOAD, world.ports) == {"scan": [ReasonCode.SIZE_LOWERED.value]}
-    assert learned(world).needs == Needs(memory_gib=8)
+    assert learned(world).needs == JobNeeds(memory_gib=8)
 
     world.ask("j", type="scan")
     world.route()
@@ -125,7 +125,7 @@ def test_a_run_that_cannot_write_loses_nothing(world: ControlWorld) -> None:
     world.interfere = None
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs(memory_gib=8)
+    assert learned(world).needs == JobNeeds(memory_gib=8)
 
 
 def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
@@ -135,7 +135,7 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
     changed = learn_sizes(WORKLOAD, world.ports)
 
     assert changed == {"scan": [ReasonCode.SIZE_BACK_FAILURES.value]}
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == JobNeeds()
     world.ask("j", type="scan")
     world.route()
     assert shapes_with_jobs(world) == ["c0m16"]
@@ -143,24 +143,24 @@ def test_jobs_that_run_out_take_the_size_back(world: ControlWorld) -> None:
 
 def test_memory_that_ran_out_raises_nothing_else() -> None:
     """Of host memory and VRAM, both stated, only the one grows that jobs have run out of."""
-    needs = Needs(memory_gib=16, gpu_memory_gib=15)
-    scan, most = replace(SCAN, needs=needs), Needs(memory_gib=32, gpu_memory_gib=48)
+    needs = JobNeeds(memory_gib=16, gpu_memory_gib=15)
+    scan, most = replace(SCAN, needs=needs), JobNeeds(memory_gib=32, gpu_memory_gib=48)
     world = ControlWorld(policy=replace(POLICY, types=(scan,), requirements_at_most=most))
     shape = Shape(memory_gib=16, gpus=1, gpu_memory_gib=15).name
     measure(world, 6, shape=shape, end=UsageEnd.OUTGROWN, items=0)
     learn_sizes(WORKLOAD, world.ports)
-    assert learned(world).needs == Needs(memory_gib=32)
+    assert learned(world).needs == JobNeeds(memory_gib=32)
 
     shape = Shape(memory_gib=32, gpus=1, gpu_memory_gib=15).name
     measure(world, 6, shape=shape, end=UsageEnd.OUTGROWN_GPU, items=0, memory_max=None)
     learn_sizes(WORKLOAD, world.ports)
-    assert learned(world).needs == Needs(memory_gib=32, gpu_memory_gib=16)
+    assert learned(world).needs == JobNeeds(memory_gib=32, gpu_memory_gib=16)
 
 
 @pytest.mark.parametrize("mode", [Rightsize.APPLY, Rightsize.ADVISE])
 def test_dollars_without_a_square_stop_no_learning(mode: Rightsize) -> None:
-    scan = JobType(name="scan", needs=Needs(vcpus=16))
-    most = Needs(vcpus=32)
+    scan = JobType(name="scan", needs=JobNeeds(vcpus=16))
+    most = JobNeeds(vcpus=32)
     world = ControlWorld(
         policy=replace(POLICY, types=(scan,), requirements_at_most=most, rightsize=mode)
     )
@@ -192,7 +192,7 @@ def test_what_cannot_be_makes_no_object_unreadable(lie: dict[str, Any]) -> None:
     measure(world, 20, type="other", **lie)
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == before.needs != Needs()
+    assert learned(world).needs == before.needs != JobNeeds()
     most = (POLICY.max_lifetime + POLICY.lifetime_grace).total_seconds()
     tried = read_learned(WORKLOAD, world.objects).histories["other"].scaling
     assert sum(trial.seconds for trial in tried.values()) <= 27 * most
@@ -205,7 +205,7 @@ def test_an_unreadable_object_is_told_and_begun_anew(
     measure(world)
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs(memory_gib=8)
+    assert learned(world).needs == JobNeeds(memory_gib=8)
     assert [record.message.split(":")[0] for record in caplog.records] == ["sizes_not_read"]
 
 
@@ -218,13 +218,13 @@ def test_jobs_that_failed_shrink_nothing(world: ControlWorld, ended: dict[str, A
     measure(world, 9, memory_max=0.03, **ended)
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs()
-    assert learned(world).advised == Needs()
+    assert learned(world).needs == JobNeeds()
+    assert learned(world).advised == JobNeeds()
 
 
 def test_shared_machines_are_priced_for_all_their_jobs() -> None:
     """Eight jobs of 2 GiB fit into the small machine, eight of 8 GiB only into the large one."""
-    sql = JobType(name="sql", needs=Needs(vcpus=1, memory_gib=2), dispatch=Dispatch.SHARED)
+    sql = JobType(name="sql", needs=JobNeeds(vcpus=1, memory_gib=2), dispatch=Dispatch.SHARED)
     kinds = {
         "m7a.2xlarge": a_cpu_type("m7a.2xlarge", vcpus=8, memory_mib=32 * 1024),
         "r7i.4xlarge": a_cpu_type("r7i.4xlarge", vcpus=16, memory_mib=128 * 1024),
@@ -254,7 +254,7 @@ def test_a_job_carries_what_it_was_given(world: ControlWorld) -> None:
     assert message is not None
     sized = read_sized(message)
     assert sized is not None
-    assert sized.needs == Needs(memory_gib=8)
+    assert sized.needs == JobNeeds(memory_gib=8)
     assert [reason.code for reason in sized.reasons] == [ReasonCode.SIZE_LOWERED]
 
 
@@ -281,7 +281,7 @@ def test_what_a_message_asks_for_itself_is_never_lowered(world: ControlWorld) ->
 def test_a_type_that_people_change_has_their_word_at_once(world: ControlWorld) -> None:
     measure(world)
     learn_sizes(WORKLOAD, world.ports)
-    world.change_policy(types=(replace(SCAN, needs=Needs(memory_gib=20)),))
+    world.change_policy(types=(replace(SCAN, needs=JobNeeds(memory_gib=20)),))
     world.ask("j", type="scan")
     world.route()
 
@@ -299,7 +299,7 @@ def test_only_apply_changes_what_jobs_get(world: ControlWorld, mode: Rightsize) 
     assert shapes_with_jobs(world) == ["c0m16"]
     sizes = read_learned(WORKLOAD, world.objects).sizes
     assert {name: size.needs for name, size in sizes.items()} == (
-        {} if mode is Rightsize.OFF else {"scan": Needs()}
+        {} if mode is Rightsize.OFF else {"scan": JobNeeds()}
     )
 
 
@@ -333,7 +333,7 @@ def test_archived_objects_and_missing_rights_stop_no_learning(world: ControlWorl
         errors.pop()
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs(memory_gib=8)
+    assert learned(world).needs == JobNeeds(memory_gib=8)
 
 
 def test_sizes_that_cannot_be_read_leave_jobs_as_asked(world: ControlWorld) -> None:
@@ -344,7 +344,7 @@ def test_sizes_that_cannot_be_read_leave_jobs_as_asked(world: ControlWorld) -> N
     assert shapes_with_jobs(world) == ["c0m16"]
     measure(world)
     learn_sizes(WORKLOAD, world.ports)
-    assert learned(world).needs == Needs(memory_gib=8)
+    assert learned(world).needs == JobNeeds(memory_gib=8)
 
 
 def test_a_worker_that_lies_gets_no_more_than_may_be_asked_for(world: ControlWorld) -> None:
@@ -371,7 +371,7 @@ def test_another_dispatch_has_the_type_s_own_word(world: ControlWorld) -> None:
     assert shapes_with_jobs(world) == ["c0m16s"]
 
     learn_sizes(WORKLOAD, world.ports)
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == JobNeeds()
     assert history_of(world).peaks[MEMORY].hours == {}
 
 
@@ -379,21 +379,21 @@ def test_another_number_of_slots_has_the_type_s_own_word(world: ControlWorld) ->
     measure(world)
     learn_sizes(WORKLOAD, world.ports)
     settings = world.workload_settings()
-    assert sizes_in_force(settings, world.policy, world.ports)["scan"].needs != Needs()
+    assert sizes_in_force(settings, world.policy, world.ports)["scan"].needs != JobNeeds()
     settings = replace(settings, run=replace(settings.run, slots="4"))
     world.settings.deploy(settings)
     world.clock.advance(SETTINGS_FOR)
     assert sizes_in_force(settings, world.policy, world.ports) == {}
 
     learn_sizes(WORKLOAD, world.ports)
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == JobNeeds()
 
 
 def test_jobs_that_state_their_own_size_move_no_other(world: ControlWorld) -> None:
     measure(world, 9, stated="memory_gib vcpus")
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == learned(world).advised == Needs()
+    assert learned(world).needs == learned(world).advised == JobNeeds()
 
 
 def test_a_type_that_is_no_more_is_forgotten(world: ControlWorld) -> None:
@@ -415,14 +415,14 @@ def test_what_is_learned_is_read_as_it_was_written(world: ControlWorld) -> None:
 
 def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
     """Eight vCPUs are advised, of which no machine has 32 GiB; two are in force."""
-    scan = JobType(name="scan", needs=Needs(vcpus=8, memory_gib=64))
+    scan = JobType(name="scan", needs=JobNeeds(vcpus=8, memory_gib=64))
     kinds = {
         "r7i.xlarge": a_cpu_type("r7i.xlarge", vcpus=4, memory_mib=32 * 1024),
         "m7i.4xlarge": a_cpu_type("m7i.4xlarge", vcpus=16, memory_mib=64 * 1024),
     }
     prices = {"r7i.xlarge": 1.0, "m7i.4xlarge": 4.0}
-    advised = Needs(vcpus=8, memory_gib=64)
-    before = TypeSize(of=scan.needs, slots="per-gpu", needs=Needs(vcpus=2), advised=advised)
+    advised = JobNeeds(vcpus=8, memory_gib=64)
+    before = TypeSize(of=scan.needs, slots="per-gpu", needs=JobNeeds(vcpus=2), advised=advised)
     seen = [
         (
             "scan",
@@ -445,12 +445,12 @@ def test_a_size_is_priced_beside_the_vcpus_in_force() -> None:
 
 
 def a_cpu_world(
-    needs: Needs, machines: dict[tuple[int, int], float], **policy: Any
+    needs: JobNeeds, machines: dict[tuple[int, int], float], **policy: Any
 ) -> ControlWorld:
     """Return a world that sells machines of so many vCPUs and GiB, on demand at a price."""
     types = (replace(SCAN, needs=needs),)
     applied = replace(AT_ONCE, types=types, rightsize=Rightsize.APPLY, **policy)
-    no_gpu = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+    no_gpu = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
     world = ControlWorld(policy=applied, requirements=no_gpu)
     for (vcpus, gib), price in machines.items():
         kind = a_cpu_type(f"m7i.{vcpus}x{gib}", vcpus=vcpus, memory_mib=gib * 1024)
@@ -478,8 +478,8 @@ CROSSED = {(32, 64): 1.43, (16, 128): 1.06}
 
 @pytest.mark.parametrize("calm_hours", [0, 1])
 def test_no_size_is_learned_that_nobody_sells_beside(calm_hours: int) -> None:
-    most = Needs(memory_gib=128)
-    world = a_cpu_world(Needs(vcpus=32, memory_gib=64), CROSSED, requirements_at_most=most)
+    most = JobNeeds(memory_gib=128)
+    world = a_cpu_world(JobNeeds(vcpus=32, memory_gib=64), CROSSED, requirements_at_most=most)
     shape = Shape(vcpus=32, memory_gib=64)
     for _ in range(calm_hours):
         measure(world, 40, shape=shape.name, vcpus=32.0, memory_max=40.0, cpu_mean=10.0)
@@ -492,14 +492,14 @@ def test_no_size_is_learned_that_nobody_sells_beside(calm_hours: int) -> None:
 
 
 def test_memory_grows_beside_vcpus_with_which_it_is_sold() -> None:
-    most = Needs(memory_gib=128)
-    world = a_cpu_world(Needs(vcpus=16, memory_gib=64), CROSSED, requirements_at_most=most)
+    most = JobNeeds(memory_gib=128)
+    world = a_cpu_world(JobNeeds(vcpus=16, memory_gib=64), CROSSED, requirements_at_most=most)
     run_out(world, Shape(vcpus=16, memory_gib=64))
 
-    assert learned(world).needs == Needs(memory_gib=128)
+    assert learned(world).needs == JobNeeds(memory_gib=128)
 
 
-def put_sizes(world: ControlWorld, needs: Needs) -> None:
+def put_sizes(world: ControlWorld, needs: JobNeeds) -> None:
     """Let sizes of a type be in force, whatever they were learned from."""
     known = read_learned(WORKLOAD, world.objects)
     size = TypeSize(of=world.policy.types[0].needs, slots="per-gpu", needs=needs)
@@ -508,9 +508,9 @@ def put_sizes(world: ControlWorld, needs: Needs) -> None:
 
 def test_a_learned_size_that_nobody_sells_gives_way() -> None:
     """The type states 8 vCPUs, of which 32 are learned; a job has outgrown 64 GiB."""
-    most = Needs(memory_gib=128, vcpus=32)
-    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
-    put_sizes(world, Needs(vcpus=32))
+    most = JobNeeds(memory_gib=128, vcpus=32)
+    world = a_cpu_world(JobNeeds(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
+    put_sizes(world, JobNeeds(vcpus=32))
     world.ask("j", type="scan", requirements={"memory_gib": 128})
     world.route()
     message = world.queue_of("c8m128").receive(wait=timedelta(0), visibility=minutes(1))
@@ -521,9 +521,9 @@ def test_a_learned_size_that_nobody_sells_gives_way() -> None:
 
 
 def test_what_is_refused_is_told_as_people_have_asked() -> None:
-    most = Needs(memory_gib=256, vcpus=32)
-    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
-    put_sizes(world, Needs(vcpus=32))
+    most = JobNeeds(memory_gib=256, vcpus=32)
+    world = a_cpu_world(JobNeeds(vcpus=8, memory_gib=64), CROSSED, requirements_at_most=most)
+    put_sizes(world, JobNeeds(vcpus=32))
     world.ask("j", type="scan", requirements={"memory_gib": 256})
     world.route()
 
@@ -537,15 +537,15 @@ DEAR = {(16, 64): 0.8, (32, 256): 2.1}
 
 
 def test_no_size_is_learned_that_is_above_the_ceiling() -> None:
-    most = Needs(memory_gib=256)
+    most = JobNeeds(memory_gib=256)
     world = a_cpu_world(
-        Needs(memory_gib=64), DEAR, requirements_at_most=most, max_price_per_hour=0.5
+        JobNeeds(memory_gib=64), DEAR, requirements_at_most=most, max_price_per_hour=0.5
     )
     run_out(world, Shape(memory_gib=64))
     world.ask("j", type="scan")
     world.run(10)
 
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == JobNeeds()
     assert [worker.shape for worker in world.workers()] == ["c0m64"]
 
 
@@ -566,9 +566,9 @@ def test_what_is_learned_outlives_an_hour_at_which_it_is_dear(
     happens: Callable[[ControlWorld], None],
 ) -> None:
     world = a_cpu_world(
-        Needs(memory_gib=64),
+        JobNeeds(memory_gib=64),
         DEAR,
-        requirements_at_most=Needs(memory_gib=256),
+        requirements_at_most=JobNeeds(memory_gib=256),
         ladder=SPOT_ONLY,
         max_price_per_hour=1.0,
     )
@@ -578,13 +578,15 @@ def test_what_is_learned_outlives_an_hour_at_which_it_is_dear(
     world.clock.advance(minutes(60))
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs(memory_gib=256)
+    assert learned(world).needs == JobNeeds(memory_gib=256)
     after = history_of(world).sizes[MEMORY]
     assert (after.before, after.not_below) == (before.before, before.not_below) == (64, 256)
 
 
 def test_a_trial_that_fails_is_taken_back_while_that_is_dear() -> None:
-    world = a_cpu_world(Needs(memory_gib=64), DEAR, requirements_at_most=Needs(memory_gib=256))
+    world = a_cpu_world(
+        JobNeeds(memory_gib=64), DEAR, requirements_at_most=JobNeeds(memory_gib=256)
+    )
     run_out(world, Shape(memory_gib=64))
     known, catalogue = read_learned(WORKLOAD, world.objects), load_catalogue(world.objects)
     tried = SizeTrial(jobs=10.0, count=10.0, failed=5.0)
@@ -602,14 +604,14 @@ def test_a_trial_that_fails_is_taken_back_while_that_is_dear() -> None:
         buyable={"m7i.16x64"},
     )
 
-    assert after.sizes["scan"].needs == Needs(memory_gib=256)
+    assert after.sizes["scan"].needs == JobNeeds(memory_gib=256)
 
 
 def test_a_size_grows_to_machines_that_are_paid_for() -> None:
-    most = Needs(memory_gib=256)
+    most = JobNeeds(memory_gib=256)
     pricing = Pricing(paid=(PaidMachines(instance_type="m7i.32x256", count=1, region=REGION),))
     world = a_cpu_world(
-        Needs(memory_gib=64),
+        JobNeeds(memory_gib=64),
         DEAR,
         requirements_at_most=most,
         ladder=SPOT_ONLY,
@@ -619,17 +621,17 @@ def test_a_size_grows_to_machines_that_are_paid_for() -> None:
     world.clock.advance(SETTINGS_FOR)
     run_out(world, Shape(memory_gib=64))
 
-    assert learned(world).needs == Needs(memory_gib=256)
+    assert learned(world).needs == JobNeeds(memory_gib=256)
 
 
 def test_a_size_that_people_state_stays_above_the_ceiling() -> None:
-    world = a_cpu_world(Needs(memory_gib=256), DEAR, max_price_per_hour=0.5)
+    world = a_cpu_world(JobNeeds(memory_gib=256), DEAR, max_price_per_hour=0.5)
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs()
+    assert learned(world).needs == JobNeeds()
 
 
-SCAN_64 = Needs(memory_gib=64)
+SCAN_64 = JobNeeds(memory_gib=64)
 SPOT_QUOTA, ON_DEMAND_QUOTA = "L-34B43A08", "L-1216C47A"
 #: The larger ones have more vCPUs than the quotas of the tests hold.
 SIZES = {(16, 64): 0.8, (32, 128): 1.6, (64, 256): 3.2}
@@ -661,7 +663,9 @@ def run_out_each_hour(world: ControlWorld, hours: int = 3) -> None:
 def test_memory_grows_no_further_than_a_quota_holds(
     spot: float, on_demand: float, ladder: tuple[Rung, ...], most: float | None
 ) -> None:
-    world = a_cpu_world(SCAN_64, SIZES, requirements_at_most=Needs(memory_gib=512), ladder=ladder)
+    world = a_cpu_world(
+        SCAN_64, SIZES, requirements_at_most=JobNeeds(memory_gib=512), ladder=ladder
+    )
     limit(world, spot, on_demand)
     learn_sizes(WORKLOAD, world.ports)
     run_out_each_hour(world)
@@ -673,16 +677,16 @@ def test_memory_grows_no_further_than_a_quota_holds(
 
 
 def test_a_quota_that_nobody_knows_bounds_no_size() -> None:
-    world = a_cpu_world(SCAN_64, SIZES, requirements_at_most=Needs(memory_gib=512))
+    world = a_cpu_world(SCAN_64, SIZES, requirements_at_most=JobNeeds(memory_gib=512))
     world.market.listings.quotas.clear()
     refresh(world.ports)
     learn_sizes(WORKLOAD, world.ports)
     run_out_each_hour(world)
 
-    assert learned(world).needs == Needs(memory_gib=256)
+    assert learned(world).needs == JobNeeds(memory_gib=256)
 
 
-def put_in_force(world: ControlWorld, needs: Needs) -> None:
+def put_in_force(world: ControlWorld, needs: JobNeeds) -> None:
     """Let a history say that sizes are in force; what is None stays as it is."""
     known = read_learned(WORKLOAD, world.objects)
     history = known.histories["scan"]
@@ -694,11 +698,11 @@ def put_in_force(world: ControlWorld, needs: Needs) -> None:
     world.objects.put(sizes_key(WORKLOAD), encode_sizes(known))
 
 
-@pytest.mark.parametrize("needs", [Needs(memory_gib=256), Needs(vcpus=64)])
-def test_a_size_beyond_a_lowered_quota_goes_back(needs: Needs) -> None:
+@pytest.mark.parametrize("needs", [JobNeeds(memory_gib=256), JobNeeds(vcpus=64)])
+def test_a_size_beyond_a_lowered_quota_goes_back(needs: JobNeeds) -> None:
     """No job of it runs any more, so no record would ever bring it back."""
     stated = replace(SCAN_64, vcpus=16)
-    most = Needs(memory_gib=256, vcpus=64)
+    most = JobNeeds(memory_gib=256, vcpus=64)
     world = a_cpu_world(stated, SIZES, requirements_at_most=most)
     learn_sizes(WORKLOAD, world.ports)
     put_in_force(world, needs)
@@ -707,7 +711,7 @@ def test_a_size_beyond_a_lowered_quota_goes_back(needs: Needs) -> None:
     world.ask("j", type="scan")
     world.run(10)
 
-    halved = Needs(memory_gib=128) if needs.memory_gib else Needs(vcpus=32)
+    halved = JobNeeds(memory_gib=128) if needs.memory_gib else JobNeeds(vcpus=32)
     assert learned(world).needs == halved
     assert world.workers()
 
@@ -715,11 +719,11 @@ def test_a_size_beyond_a_lowered_quota_goes_back(needs: Needs) -> None:
 def test_sizes_that_a_quota_holds_alone_fit_together() -> None:
     """Each of both is sold beside what the type states; no machine has both."""
     kinds = {(8, 64): 0.8, (32, 64): 1.43, (16, 128): 1.06, (64, 256): 3.2}
-    most = Needs(memory_gib=256, vcpus=64)
-    world = a_cpu_world(Needs(vcpus=8, memory_gib=64), kinds, requirements_at_most=most)
+    most = JobNeeds(memory_gib=256, vcpus=64)
+    world = a_cpu_world(JobNeeds(vcpus=8, memory_gib=64), kinds, requirements_at_most=most)
     learn_sizes(WORKLOAD, world.ports)
-    put_in_force(world, Needs(memory_gib=128, vcpus=32))
+    put_in_force(world, JobNeeds(memory_gib=128, vcpus=32))
     limit(world, 32.0, 32.0)
     learn_sizes(WORKLOAD, world.ports)
 
-    assert learned(world).needs == Needs(memory_gib=128, vcpus=16)
+    assert learned(world).needs == JobNeeds(memory_gib=128, vcpus=16)

@@ -9,7 +9,7 @@ from spindown.contract.row import lease_sort_key, shape_sort_key, throughput_sor
 from spindown.control.plan.action import ActionKind
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobType, Needs
+from spindown.domain.policy import JobNeeds, JobType
 from spindown.domain.reason import ReasonCode
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.plan import plan_next_tick
@@ -19,8 +19,8 @@ from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_
 
 SMALL, LARGE = "c0m8", "c0m48"
 TYPES = (
-    JobType(name="small", needs=Needs(memory_gib=5)),
-    JobType(name="large", needs=Needs(memory_gib=48)),
+    JobType(name="small", needs=JobNeeds(memory_gib=5)),
+    JobType(name="large", needs=JobNeeds(memory_gib=48)),
 )
 #: The only type that has the memory of LARGE.
 BIG = "g4dn.2xlarge"
@@ -123,7 +123,7 @@ def test_the_shape_that_waits_longest_is_bought_for_first() -> None:
 
 
 def test_made_up_shapes_and_those_of_types_get_places_by_turns() -> None:
-    world = a_typed_world(max_workers=1, requirements_at_most=Needs(memory_gib=48))
+    world = a_typed_world(max_workers=1, requirements_at_most=JobNeeds(memory_gib=48))
     world.dry(*every_pool())
     for memory_gib in (2, 10, 20):
         world.ask(f"made-up-{memory_gib}", requirements={"memory_gib": memory_gib})
@@ -236,7 +236,7 @@ def test_plan_shows_each_shape_and_asks_for_a_job_without_needs() -> None:
 
 
 def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
-    world = a_typed_world(requirements_at_most=Needs(memory_gib=1000))
+    world = a_typed_world(requirements_at_most=JobNeeds(memory_gib=1000))
     world.ask("h", requirements={"memory_gib": 900})
     world.ask("s", type="small")
     decision = world.run(2)[-1]
@@ -247,7 +247,7 @@ def test_a_shape_that_nothing_meets_says_so_and_stops_no_other() -> None:
 
 
 def test_a_decision_says_of_which_shape_it_tells() -> None:
-    world = a_typed_world(requirements_at_most=Needs(memory_gib=1000))
+    world = a_typed_world(requirements_at_most=JobNeeds(memory_gib=1000))
     world.ask("h", requirements={"memory_gib": 900})
     stuck = world.run(2)[-1]
     world.ask("l", type="large")
@@ -281,7 +281,7 @@ def test_jobs_of_a_type_that_needs_less_now_get_what_it_needs() -> None:
     for number in range(3):
         world.ask(f"l{number}", type="large")
     world.tick()
-    world.change_policy(types=(TYPES[0], JobType(name="large", needs=Needs(memory_gib=8))))
+    world.change_policy(types=(TYPES[0], JobType(name="large", needs=JobNeeds(memory_gib=8))))
     world.run(3)
 
     assert world.queue_of(LARGE).bodies() == []

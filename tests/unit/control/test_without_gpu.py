@@ -5,16 +5,16 @@ from dataclasses import replace
 from spindown.contract.row import throughput_sort_key
 from spindown.control.market import refresh
 from spindown.domain.learning import Knowledge
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.ledger.knowledge import read_knowledge
 from tests.builders import a_cpu_type, minutes
 from tests.control import REGION, ZONES, ControlWorld, pools
 
-NO_GPU = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+NO_GPU = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
 SMALL = a_cpu_type("c7i.xlarge", vcpus=4, memory_mib=8_192)
 
 
-def a_world(requirements: Requirements = NO_GPU) -> ControlWorld:
+def a_world(requirements: InstanceRequirements = NO_GPU) -> ControlWorld:
     """Return a market of GPUs and of three types without: two cheap ones, and a costly one."""
     world = ControlWorld(requirements=requirements)
     for kind, on_demand, spot in (

@@ -10,7 +10,7 @@ from spindown import reason_text
 from spindown.contract.learned_size import sizes_key
 from spindown.contract.usage import encode_usage, measured_key
 from spindown.control.rightsizing import learn_sizes
-from spindown.domain.policy import JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.simulator import Arrival, Run
 from tests.builders import a_usage_record
@@ -28,8 +28,8 @@ def _run() -> tuple[str, str]:
 
 def _learn_and_route() -> tuple[object, ...]:
     """Learn the size of a type, route two jobs, refuse a third, and launch for the two."""
-    scan = JobType(name="scan", needs=Needs(memory_gib=16))
-    most = Needs(memory_gib=32)
+    scan = JobType(name="scan", needs=JobNeeds(memory_gib=16))
+    most = JobNeeds(memory_gib=32)
     policy = Policy(types=(scan,), requirements_at_most=most, rightsize=Rightsize.APPLY)
     world = ControlWorld(policy=policy)
     record = a_usage_record(

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.job_type import SCALES, settle
 from spindown.domain.out_of_memory import had_used_little, larger_needs
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.rightsizing import MEMORY, VRAM
+from spindown.domain.shape import SCALES, settle
 
 TYPED = replace(
     Policy(),
-    types=(JobType(name="small", needs=Needs(memory_gib=2)),),
-    requirements_at_most=Needs(memory_gib=64, vcpus=32),
+    types=(JobType(name="small", needs=JobNeeds(memory_gib=2)),),
+    requirements_at_most=JobNeeds(memory_gib=64, vcpus=32),
 )
 LARGEST = SCALES["memory_gib"][-1]
 
@@ -29,16 +29,16 @@ LARGEST = SCALES["memory_gib"][-1]
         pytest.param(None, "c0m32", 59.7, 64, id="as sold, of a machine of 61 GiB"),
         pytest.param(None, "c0m2", 23.2, 32, id="of a machine between two sizes"),
         pytest.param(None, "c0m2", 0, 4, id="what the machine had is not known"),
-        pytest.param(Needs(memory_gib=8, vcpus=2), "c2m8", 8, 16, id="with its other needs"),
-        pytest.param(Needs(memory_gib=48), "c0m48", 48, 64, id="up to the ceiling"),
-        pytest.param(Needs(memory_gib=64), "c0m64", 64, None, id="no further"),
-        pytest.param(Needs(vcpus=64), "c64m2", 2, None, id="the rest is not allowed"),
+        pytest.param(JobNeeds(memory_gib=8, vcpus=2), "c2m8", 8, 16, id="with its other needs"),
+        pytest.param(JobNeeds(memory_gib=48), "c0m48", 48, 64, id="up to the ceiling"),
+        pytest.param(JobNeeds(memory_gib=64), "c0m64", 64, None, id="no further"),
+        pytest.param(JobNeeds(vcpus=64), "c64m2", 2, None, id="the rest is not allowed"),
         pytest.param(None, f"c0m{LARGEST}", 2, None, id="nothing larger is sold"),
         pytest.param(None, "", 2, None, id="its machine is not one of several sizes"),
     ],
 )
 def test_what_runs_out_of_memory_asks_for_the_next_step(
-    asked: Needs | None, shape: str, had: float, wanted: float | None
+    asked: JobNeeds | None, shape: str, had: float, wanted: float | None
 ) -> None:
     needs = larger_needs("small", asked, shape=shape, memory_gib=had, policy=TYPED)
 
@@ -61,8 +61,8 @@ def test_a_most_between_two_steps_is_asked_for(
 ) -> None:
     policy = replace(
         Policy(),
-        types=(JobType(name="scan", needs=Needs(memory_gib=stated)),),
-        requirements_at_most=Needs(memory_gib=most),
+        types=(JobType(name="scan", needs=JobNeeds(memory_gib=stated)),),
+        requirements_at_most=JobNeeds(memory_gib=most),
     )
     needs = larger_needs("scan", None, shape="c0m4", memory_gib=had, policy=policy)
 
@@ -72,11 +72,11 @@ def test_a_most_between_two_steps_is_asked_for(
 GPUS = replace(
     Policy(),
     types=(
-        JobType(name="train", needs=Needs(gpu_memory_gib=16)),
-        JobType(name="any", needs=Needs(gpus=1)),
-        JobType(name="plain", needs=Needs(vcpus=4, memory_gib=8)),
+        JobType(name="train", needs=JobNeeds(gpu_memory_gib=16)),
+        JobType(name="any", needs=JobNeeds(gpus=1)),
+        JobType(name="plain", needs=JobNeeds(vcpus=4, memory_gib=8)),
     ),
-    requirements_at_most=Needs(memory_gib=64, vcpus=32, gpus=1, gpu_memory_gib=48),
+    requirements_at_most=JobNeeds(memory_gib=64, vcpus=32, gpus=1, gpu_memory_gib=48),
 )
 
 
@@ -87,9 +87,13 @@ GPUS = replace(
         pytest.param("train", None, "c0m0g1v16", 22.5, 32, id="above what the GPU had"),
         pytest.param("train", None, "c0m0g1v16s", 80, 20, id="above its share of a GPU"),
         pytest.param("train", None, "c0m0g1v5", 5, 6, id="what is learned to be less"),
-        pytest.param("train", Needs(memory_gib=8), "c0m8g1v44", 44, 48, id="with its other needs"),
-        pytest.param("train", Needs(gpu_memory_gib=48), "c0m0g1v48", 48, None, id="no further"),
-        pytest.param("train", Needs(vcpus=64), "c64m0g1v16", 16, None, id="the rest is forbidden"),
+        pytest.param(
+            "train", JobNeeds(memory_gib=8), "c0m8g1v44", 44, 48, id="with its other needs"
+        ),
+        pytest.param("train", JobNeeds(gpu_memory_gib=48), "c0m0g1v48", 48, None, id="no further"),
+        pytest.param(
+            "train", JobNeeds(vcpus=64), "c64m0g1v16", 16, None, id="the rest is forbidden"
+        ),
         pytest.param("train", None, "", 16, None, id="its machine is not one of several sizes"),
         pytest.param("any", None, "c0m0g1v0", 15.0, 20, id="a T4, which is sold as 16"),
         pytest.param("any", None, "c0m0g1v0", 0, None, id="its GPU is not known"),
@@ -97,14 +101,14 @@ GPUS = replace(
     ],
 )
 def test_what_a_gpu_is_too_small_for_asks_for_a_larger(
-    name: str, asked: Needs | None, shape: str, had: float, wanted: float | None
+    name: str, asked: JobNeeds | None, shape: str, had: float, wanted: float | None
 ) -> None:
     needs = larger_needs(name, asked, shape=shape, memory_gib=had, policy=GPUS, need=VRAM)
 
     if wanted is None:
         assert needs is None
     else:
-        assert needs == replace(asked or Needs(), gpu_memory_gib=wanted)
+        assert needs == replace(asked or JobNeeds(), gpu_memory_gib=wanted)
 
 
 @given(
@@ -116,8 +120,8 @@ def test_what_a_gpu_is_too_small_for_asks_for_a_larger(
 def test_who_always_says_so_ends_at_the_ceiling(
     need: str, most: int, stated: int, had: float
 ) -> None:
-    def of(gib: float) -> Needs:
-        return Needs(memory_gib=gib) if need == MEMORY else Needs(gpu_memory_gib=gib)
+    def of(gib: float) -> JobNeeds:
+        return JobNeeds(memory_gib=gib) if need == MEMORY else JobNeeds(gpu_memory_gib=gib)
 
     policy = replace(
         Policy(), types=(JobType(name="t", needs=of(stated)),), requirements_at_most=of(most)
@@ -153,8 +157,8 @@ def test_without_types_it_has_failed() -> None:
 def test_who_has_used_little_counts_each_attempt(
     peak: float | None, had: float, is_little: bool
 ) -> None:
-    policy = replace(Policy(), types=(JobType(name="t", needs=Needs(memory_gib=64)),))
-    asked = Needs(memory_gib=2)
+    policy = replace(Policy(), types=(JobType(name="t", needs=JobNeeds(memory_gib=64)),))
+    asked = JobNeeds(memory_gib=2)
 
     assert had_used_little(peak, had, "t", asked, policy) is is_little
     # Without a word of its own it asks for what its type does.

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.offer import CapacityType, Offer, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements, Offer
 from spindown.domain.policy import Policy
 from spindown.domain.pricing import (
     PAID_PRICE,
@@ -64,16 +64,16 @@ PAID = PaidMachines(instance_type="g4dn.xlarge", count=2, region="us-west-2")
 @pytest.mark.parametrize(
     ("paid", "requirements", "is_matched"),
     [
-        (PAID, Requirements(), True),
-        (replace(PAID, zone="us-west-2a"), Requirements(), True),
-        (replace(PAID, zone="us-west-2f"), Requirements(), False),
-        (replace(PAID, region="us-east-1"), Requirements(), False),
-        (replace(PAID, instance_type="g4dn.xlrge"), Requirements(), False),
-        (PAID, Requirements(vcpus_min=64), False),
+        (PAID, InstanceRequirements(), True),
+        (replace(PAID, zone="us-west-2a"), InstanceRequirements(), True),
+        (replace(PAID, zone="us-west-2f"), InstanceRequirements(), False),
+        (replace(PAID, region="us-east-1"), InstanceRequirements(), False),
+        (replace(PAID, instance_type="g4dn.xlrge"), InstanceRequirements(), False),
+        (PAID, InstanceRequirements(vcpus_min=64), False),
     ],
 )
 def test_what_is_paid_for_is_matched_by_an_offer(
-    paid: PaidMachines, requirements: Requirements, is_matched: bool
+    paid: PaidMachines, requirements: InstanceRequirements, is_matched: bool
 ) -> None:
     pricing = Pricing(paid=(paid,))
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.offer import InstanceType, Requirements
+from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.reason import ReasonCode
 from spindown.domain.requirement import limit_types, misfit
 from tests.builders import a_cpu_type, a_type
 
-FITTING = Requirements()
+FITTING = InstanceRequirements()
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_type_without_a_gpu_does_not_fit(
 
 
 INF2 = a_type("inf2.xlarge", gpu_name="Inferentia2", gpu_manufacturer="AWS", gpu_memory_mib=32768)
-MIXED = Requirements(gpu_count_min=0.0, gpu_names=frozenset({"T4"}))
-CPU_ONLY = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+MIXED = InstanceRequirements(gpu_count_min=0.0, gpu_names=frozenset({"T4"}))
+CPU_ONLY = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
 
 
 @pytest.mark.parametrize(
@@ -147,27 +147,30 @@ CPU_ONLY = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
             a_cpu_type(), replace(CPU_ONLY, memory_mib_min=20_000), "memory_mib_min", id="memory"
         ),
         pytest.param(a_cpu_type(), replace(CPU_ONLY, vcpus_min=9), "vcpus_min", id="vCPUs"),
-        pytest.param(INF2, Requirements(), "gpu_manufacturer", id="Neuron for a GPU"),
-        pytest.param(
-            INF2, Requirements(gpu_manufacturer=None), "gpu_manufacturer", id="any maker of GPUs"
-        ),
-        pytest.param(INF2, Requirements(gpu_manufacturer="AWS"), None, id="its maker"),
+        pytest.param(INF2, InstanceRequirements(), "gpu_manufacturer", id="Neuron for a GPU"),
         pytest.param(
             INF2,
-            Requirements(gpu_manufacturer=None, gpu_names=frozenset({"Inferentia2"})),
+            InstanceRequirements(gpu_manufacturer=None),
+            "gpu_manufacturer",
+            id="any maker of GPUs",
+        ),
+        pytest.param(INF2, InstanceRequirements(gpu_manufacturer="AWS"), None, id="its maker"),
+        pytest.param(
+            INF2,
+            InstanceRequirements(gpu_manufacturer=None, gpu_names=frozenset({"Inferentia2"})),
             None,
             id="its name",
         ),
         pytest.param(
             INF2,
-            Requirements(gpu_manufacturer=None, instance_types=frozenset({"inf2.xlarge"})),
+            InstanceRequirements(gpu_manufacturer=None, instance_types=frozenset({"inf2.xlarge"})),
             None,
             id="its type",
         ),
     ],
 )
 def test_machines_without_a_gpu_and_with_neuron(
-    kind: InstanceType, wanted: Requirements, constraint: str | None
+    kind: InstanceType, wanted: InstanceRequirements, constraint: str | None
 ) -> None:
     unfit = misfit(kind, wanted)
 
@@ -176,7 +179,7 @@ def test_machines_without_a_gpu_and_with_neuron(
 
 def test_work_on_gpus_is_ranked_on_all_gpus_and_nothing_else() -> None:
     types = {one.name: one for one in (a_type(), a_type("g6.xlarge"), a_cpu_type(), INF2)}
-    wanted = Requirements(gpu_names=frozenset({"T4"}))
+    wanted = InstanceRequirements(gpu_names=frozenset({"T4"}))
 
     assert set(limit_types(types, wanted)) == {"g4dn.xlarge", "g6.xlarge"}
 
@@ -210,7 +213,7 @@ def test_other_work_is_ranked_on_what_fits_or_nearly_does() -> None:
 def test_limiting_the_types_leaves_out_no_candidate(
     kinds: list[InstanceType], least: tuple[int, int], most: float | None
 ) -> None:
-    wanted = Requirements(
+    wanted = InstanceRequirements(
         gpu_count_min=0.0, gpu_count_max=most, vcpus_min=least[0], memory_mib_min=least[1]
     )
     types = {kind.name: kind for kind in kinds}

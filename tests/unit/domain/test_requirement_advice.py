@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.requirement import misfit
 from spindown.domain.requirement_advice import (
     Extent,
@@ -31,7 +31,7 @@ LITTLE = JobUse(
     vram_share_max=18.0,
     gpu_mean=12.0,
 )
-LARGE = Requirements(
+LARGE = InstanceRequirements(
     vcpus_min=16,
     memory_mib_min=64 * GIB,
     gpu_memory_mib_min=20 * GIB,
@@ -41,7 +41,7 @@ LARGE = Requirements(
 
 
 def extent_of(
-    key: RequirementKey, *uses: JobUse, asked: Requirements = LARGE, slots: str = "per-gpu"
+    key: RequirementKey, *uses: JobUse, asked: InstanceRequirements = LARGE, slots: str = "per-gpu"
 ) -> Extent:
     advice = advise_requirements(uses, asked, slots)
     assert advice is not None
@@ -87,7 +87,7 @@ def test_a_job_that_nearly_ran_out_is_told_to_ask_for_more(asked: int, advised: 
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
-    advice = advise_requirements([LITTLE], Requirements(), "per-gpu")
+    advice = advise_requirements([LITTLE], InstanceRequirements(), "per-gpu")
 
     assert advice is not None
     assert [extent.advised for extent in advice.extents] == [None, None, None]
@@ -197,7 +197,7 @@ def test_a_machine_that_has_enough_holds_what_was_used(
         vram_mib_max=vram,
         vram_share_max=50.0,
     )
-    asked = Requirements(
+    asked = InstanceRequirements(
         vcpus_min=10_000, memory_mib_min=10**9, gpu_memory_mib_min=10**9, gpu_count_min=1.0
     )
     advice = advise_requirements([use], asked, str(slots))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.job_type import SCALES, Shape
-from spindown.domain.policy import Needs
+from spindown.domain.policy import JobNeeds
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import (
     KEPT_FOR,
@@ -38,13 +37,14 @@ from spindown.domain.rightsizing import (
     sized_at,
     usual_peaks,
 )
+from spindown.domain.shape import SCALES, Shape
 
 #: A Monday.
 MONDAY = datetime(2026, 11, 2, tzinfo=UTC)
 #: USD an hour in proportion to the size.
 LINEAR = {size: 0.01 * size for size in SCALES[MEMORY] if size}
 CORES = {size: 0.05 * size for size in SCALES[VCPUS] if size}
-ASKED = Needs(memory_gib=256, vcpus=8)
+ASKED = JobNeeds(memory_gib=256, vcpus=8)
 
 
 def a_range(least: int = 1, most: int = 384, **changes: Any) -> SizeRange:
@@ -369,7 +369,7 @@ def test_bounds_that_people_move_hold_at_once() -> None:
 
 
 def test_a_job_of_once_a_week_is_sized_too() -> None:
-    history = begin(Needs(memory_gib=64), MONDAY)
+    history = begin(JobNeeds(memory_gib=64), MONDAY)
     for week in range(8):
         now, size = MONDAY + timedelta(days=7 * week), history.sizes[MEMORY].size
         history = learn(history, [an_attempt(1.0, size=size, at=now)], now)
@@ -553,7 +553,7 @@ def unstated_hours(
         had = an_attempt(gib, 256 if runs_out else 0, at=at)
         seen += [one for _ in range(large) for one in (*(lack if runs_out else ()), had)]
     now = MONDAY + timedelta(days=7 * weeks)
-    history = learn(begin(Needs(vcpus=8), MONDAY), seen, now)
+    history = learn(begin(JobNeeds(vcpus=8), MONDAY), seen, now)
     return dict(decide(history, UNSTATED, now, applies=True)[1].hours)
 
 
@@ -655,7 +655,7 @@ def test_what_is_asked_for_too_much_comes_down_size_by_size() -> None:
 
 
 def test_a_few_large_jobs_move_no_size_to_and_fro() -> None:
-    luck, now, history = Random(2), MONDAY, begin(Needs(memory_gib=64), MONDAY)
+    luck, now, history = Random(2), MONDAY, begin(JobNeeds(memory_gib=64), MONDAY)
     ranges = {**RANGES, MEMORY: a_range(most=64)}
     moves = ran_out = jobs = 0
     for _ in range(24 * 14):
@@ -704,7 +704,7 @@ def test_a_size_gets_smaller_only_beyond_chance(large: int, is_lowered: bool) ->
 def test_no_more_is_advised_than_is_asked_for_in_vain(
     prices: dict[int, float], used: float, advised: int
 ) -> None:
-    of = Needs(memory_gib=2)
+    of = JobNeeds(memory_gib=2)
     history = learn(begin(of, MONDAY), [an_attempt(used, size=2)] * 30, MONDAY)
     ranges = {**RANGES, MEMORY: a_range(prices=prices)}
 
@@ -714,8 +714,8 @@ def test_no_more_is_advised_than_is_asked_for_in_vain(
 def test_people_s_word_counts_where_sizes_are_only_advised() -> None:
     size = settled([an_attempt(5.0) for _ in range(20)], MONDAY, applies=False)
 
-    assert size.needs == Needs()
-    assert size.advised == Needs(memory_gib=8, vcpus=16)
+    assert size.needs == JobNeeds()
+    assert size.advised == JobNeeds(memory_gib=8, vcpus=16)
 
 
 def test_peaks_of_an_hour_have_no_steps_without_end() -> None:
@@ -741,7 +741,7 @@ def test_memory_that_nobody_states_is_learned_once_it_runs_out(
 ) -> None:
     out = an_attempt(7.9, size=0, ends_job=False, ran_out=True)
     seen = [out, an_attempt(12.0, size=16)] * 30
-    history = learn(begin(Needs(vcpus=8), MONDAY), seen, MONDAY)
+    history = learn(begin(JobNeeds(vcpus=8), MONDAY), seen, MONDAY)
     ranges = {**RANGES, MEMORY: a_range(least=0)}
     history, found = decide(history, ranges, MONDAY, applies=applies)
 
@@ -750,14 +750,14 @@ def test_memory_that_nobody_states_is_learned_once_it_runs_out(
 
 
 def test_nothing_is_learned_of_needs_that_a_type_does_not_state() -> None:
-    history = learn(begin(Needs(vcpus=8), MONDAY), [an_attempt(100.0)] * 20, MONDAY)
+    history = learn(begin(JobNeeds(vcpus=8), MONDAY), [an_attempt(100.0)] * 20, MONDAY)
     history, size = decide(history, RANGES, MONDAY, applies=True)
 
     assert size.needs.memory_gib is None
     assert size.advised.memory_gib is None
 
 
-GPU = Needs(memory_gib=64, gpu_memory_gib=44)
+GPU = JobNeeds(memory_gib=64, gpu_memory_gib=44)
 GPU_RANGES = {
     MEMORY: a_range(most=128),
     VRAM: SizeRange(
@@ -773,7 +773,7 @@ def on_gpu(vram: float | None, size: int, **changes: Any) -> SeenAttempt:
 
 
 def test_an_hour_a_week_that_runs_out_keeps_no_size_large() -> None:
-    now, history = MONDAY, begin(Needs(vcpus=8, memory_gib=64), MONDAY)
+    now, history = MONDAY, begin(JobNeeds(vcpus=8, memory_gib=64), MONDAY)
     ranges = {**RANGES, MEMORY: replace(RANGES[MEMORY], stated=64)}
     sizes = []
     for _ in range(24 * 5):
@@ -838,8 +838,8 @@ def test_what_ran_out_is_all_that_grows(
 
 def test_vram_that_nobody_states_is_learned_once_it_runs_out() -> None:
     out = on_gpu(None, 0, ends_job=False, ran_out_of_vram=True)
-    history = learn(begin(Needs(gpus=1), MONDAY), [out, on_gpu(13.0, 15)] * 30, MONDAY)
+    history = learn(begin(JobNeeds(gpus=1), MONDAY), [out, on_gpu(13.0, 15)] * 30, MONDAY)
     ranges = {**GPU_RANGES, VRAM: replace(GPU_RANGES[VRAM], least=0)}
     _, size = decide(history, ranges, MONDAY, applies=True)
 
-    assert size.needs == Needs(gpu_memory_gib=15)
+    assert size.needs == JobNeeds(gpu_memory_gib=15)

@@ -25,10 +25,10 @@ from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
 from spindown.domain.fleet import Lease
-from spindown.domain.job_type import SCALES, parse_shape, shape_of
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import TypeSize
+from spindown.domain.shape import SCALES, parse_shape, shape_of
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.job.cancel import cancel_unclaimed
 from spindown.job.manifest_store import load_manifest, save_manifest
@@ -43,12 +43,12 @@ from tests.builders import AT_ONCE, a_type, minutes
 from tests.control import REGION, WORKLOAD, ZONES, ControlWorld, live_key
 
 SMALL = "c0m8"
-TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
+TYPES = (JobType(name="small", needs=JobNeeds(memory_gib=5)),)
 
 
 @pytest.fixture
 def world() -> ControlWorld:
-    policy = replace(Policy(), types=TYPES, requirements_at_most=Needs(memory_gib=64, vcpus=16))
+    policy = replace(Policy(), types=TYPES, requirements_at_most=JobNeeds(memory_gib=64, vcpus=16))
     return ControlWorld(policy=policy)
 
 
@@ -116,8 +116,8 @@ def test_what_is_forbidden_is_a_dead_letter(
 def test_jobs_that_share_a_machine_share_its_disk(
     world: ControlWorld, dispatch: str, disk_gib: int, *, fits: bool
 ) -> None:
-    types = (JobType(name="small", needs=Needs(memory_gib=5), dispatch=Dispatch(dispatch)),)
-    most = Needs(memory_gib=64, disk_gib=100)
+    types = (JobType(name="small", needs=JobNeeds(memory_gib=5), dispatch=Dispatch(dispatch)),)
+    most = JobNeeds(memory_gib=64, disk_gib=100)
     world.policy = replace(Policy(shared_slots=4), types=types, requirements_at_most=most)
     world.ask("j", type="small", requirements={"disk_gib": disk_gib})
 
@@ -480,8 +480,8 @@ def test_without_types_messages_go_back_and_queues_go(world: ControlWorld) -> No
 
 def test_the_queue_of_a_shape_of_no_job_goes_at_once(world: ControlWorld) -> None:
     a_shape_in_use(world)
-    large = replace(TYPES[0], needs=Needs(memory_gib=2))
-    world.change_policy(types=(large,), requirements_at_most=Needs())
+    large = replace(TYPES[0], needs=JobNeeds(memory_gib=2))
+    world.change_policy(types=(large,), requirements_at_most=JobNeeds())
     world.tick()
     removed = []
     for _ in range(3):
@@ -594,8 +594,8 @@ def test_a_tick_routes_while_anything_waits(world: ControlWorld) -> None:
 def test_a_flood_keeps_no_job_in_a_queue_that_is_given_up(world: ControlWorld) -> None:
     world.ask("j", type="small")
     world.route()
-    world.change_policy(types=(replace(TYPES[0], needs=Needs(memory_gib=2)),))
-    world.change_policy(requirements_at_most=Needs(vcpus=1))
+    world.change_policy(types=(replace(TYPES[0], needs=JobNeeds(memory_gib=2)),))
+    world.change_policy(requirements_at_most=JobNeeds(vcpus=1))
 
     def flood(call: PortCall, proceed: Any) -> Any:
         if (call.port, call.method) == ("queue", "receive"):
@@ -623,7 +623,7 @@ def test_what_waits_for_a_type_of_another_name_buys_nothing(world: ControlWorld)
 
 def fill_shapes(world: ControlWorld) -> None:
     """Let a sender make up more sizes than there are queues for."""
-    world.change_policy(requirements_at_most=Needs(memory_gib=8192, vcpus=512))
+    world.change_policy(requirements_at_most=JobNeeds(memory_gib=8192, vcpus=512))
     sizes = [
         (vcpus, memory) for vcpus in SCALES["vcpus"][1:] for memory in SCALES["memory_gib"][1:]
     ]
@@ -662,7 +662,7 @@ def test_so_many_shapes_make_no_queue_without_end(world: ControlWorld) -> None:
 def test_sizes_that_are_made_up_leave_room_for_each_type(world: ControlWorld) -> None:
     fill_shapes(world)
     route_all(world)
-    big = JobType(name="big", needs=Needs(memory_gib=500, gpus=1))
+    big = JobType(name="big", needs=JobNeeds(memory_gib=500, gpus=1))
     world.change_policy(types=(*TYPES, big))
     for number in range(8):
         world.ask(f"made-up-{number}", requirements={"vcpus": 500})
@@ -688,7 +688,7 @@ def test_sizes_that_are_made_up_leave_room_for_learned_ones(world: ControlWorld)
 
 
 def test_a_made_up_size_is_a_type_s_once_that_gets_it(world: ControlWorld) -> None:
-    world.change_policy(rightsize=Rightsize.APPLY, requirements_at_most=Needs(memory_gib=8))
+    world.change_policy(rightsize=Rightsize.APPLY, requirements_at_most=JobNeeds(memory_gib=8))
     world.ask("made-up", type="small", requirements={"memory_gib": 3})
     world.route()
     before = world.view().shapes["c0m4"]
@@ -703,14 +703,14 @@ def test_a_made_up_size_is_a_type_s_once_that_gets_it(world: ControlWorld) -> No
 
 def learn(world: ControlWorld) -> None:
     """Let it be known that jobs of the type need less than it asks for."""
-    size = TypeSize(of=TYPES[0].needs, slots="per-gpu", needs=Needs(memory_gib=3))
+    size = TypeSize(of=TYPES[0].needs, slots="per-gpu", needs=JobNeeds(memory_gib=3))
     learned = LearnedSizes(sizes={TYPES[0].name: size})
     world.objects.put(sizes_key(WORKLOAD), encode_sizes(learned))
 
 
 def a_world_with_prices(**policy: Any) -> ControlWorld:
     """Return a world whose catalogue is stored: its largest machine has 64 GiB."""
-    most = Needs(memory_gib=512, vcpus=96)
+    most = JobNeeds(memory_gib=512, vcpus=96)
     world = ControlWorld(policy=replace(AT_ONCE, types=TYPES, requirements_at_most=most, **policy))
     sell(world, 64)
     return world
@@ -845,7 +845,7 @@ def test_a_queue_that_is_being_removed_stops_no_other(world: ControlWorld) -> No
 
 
 def test_without_a_catalogue_no_size_is_refused(world: ControlWorld) -> None:
-    world.change_policy(requirements_at_most=Needs(memory_gib=512))
+    world.change_policy(requirements_at_most=JobNeeds(memory_gib=512))
     world.ask("j", requirements={"memory_gib": 500})
 
     assert world.route().routed == 1

@@ -9,9 +9,9 @@ import pytest
 from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, encode_job, parse_job
-from spindown.domain.job_type import Sized
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.shape import Sized
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.route import fail_unclaimed
@@ -23,10 +23,10 @@ from tests.work import WORKLOAD, WorkWorld, a_slot_id
 TYPED = replace(
     Policy(),
     types=(
-        JobType(name="small", needs=Needs(memory_gib=8)),
-        JobType(name="large", needs=Needs(memory_gib=60)),
+        JobType(name="small", needs=JobNeeds(memory_gib=8)),
+        JobType(name="large", needs=JobNeeds(memory_gib=60)),
     ),
-    requirements_at_most=Needs(memory_gib=16),
+    requirements_at_most=JobNeeds(memory_gib=16),
 )
 
 
@@ -194,9 +194,9 @@ def test_the_handle_of_another_queue_is_no_holder_s(world: WorkWorld, shape: str
     assert len(twice.copies.bodies()) == 1
 
 
-def take_sized(world: WorkWorld, shape: str, of: Needs) -> ClaimedJob | Declined:
+def take_sized(world: WorkWorld, shape: str, of: JobNeeds) -> ClaimedJob | Declined:
     """Send a small job that was given 4 GiB when its type needed ``of``."""
-    sized = Sized(of=of, needs=Needs(memory_gib=4))
+    sized = Sized(of=of, needs=JobNeeds(memory_gib=4))
     body = encode_job(JobMessage(job_id="j", items=("a",), type="small"))
     attributes = {"sized": to_json(encode(sized))}
     world.queue.send([Outgoing(body=body, attributes=attributes)])
@@ -206,11 +206,11 @@ def take_sized(world: WorkWorld, shape: str, of: Needs) -> ClaimedJob | Declined
 def test_a_job_keeps_what_it_was_given_when_it_was_routed(
     world: WorkWorld, intake: MemoryJobQueue
 ) -> None:
-    held = take_sized(world, "c0m4", Needs(memory_gib=8))
+    held = take_sized(world, "c0m4", JobNeeds(memory_gib=8))
 
     assert isinstance(held, ClaimedJob)
     assert held.manifest.sized is not None
-    assert held.manifest.sized.needs == Needs(memory_gib=4)
+    assert held.manifest.sized.needs == JobNeeds(memory_gib=4)
     assert held.manifest.routed_at == held.message.sent_at
     assert intake.bodies() == []
 
@@ -234,7 +234,7 @@ def test_a_job_knows_what_it_was_sent_with_once_it_grows(
 def test_what_was_given_to_a_type_of_before_counts_no_more(
     world: WorkWorld, intake: MemoryJobQueue
 ) -> None:
-    assert isinstance(take_sized(world, "c0m4", Needs(memory_gib=6)), Declined)
+    assert isinstance(take_sized(world, "c0m4", JobNeeds(memory_gib=6)), Declined)
     assert len(intake.bodies()) == 1
 
 

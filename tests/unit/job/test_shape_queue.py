@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import JobState
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.job.cancel import cancel
 from spindown.job.lost_message import count_lost, count_recent, redrive_lost
 from spindown.job.old_message import resend
@@ -18,7 +18,7 @@ from spindown.port import WorkPorts
 from tests.control import WORKLOAD, ControlWorld
 
 SMALL = "c0m8"
-TYPES = (JobType(name="small", needs=Needs(memory_gib=5)),)
+TYPES = (JobType(name="small", needs=JobNeeds(memory_gib=5)),)
 DAY = timedelta(days=1)
 
 

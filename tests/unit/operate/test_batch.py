@@ -20,7 +20,7 @@ from spindown.domain.batch import BatchTally
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Backlog, RequeuedJob
 from spindown.domain.learning import Knowledge, ThroughputRecord
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.error import NotFound
@@ -193,7 +193,7 @@ def test_what_waits_is_not_told_that_nothing_does(there: Backlog, said: str) -> 
 
 def test_what_waits_is_told_what_was_decided_for_its_own_shape() -> None:
     world = World()
-    types = (JobType(name="big", needs=Needs(memory_gib=64)), JobType(name="small"))
+    types = (JobType(name="big", needs=JobNeeds(memory_gib=64)), JobType(name="small"))
     shapes = tuple(
         ShapeRecord(
             shape=shape,
@@ -209,7 +209,7 @@ def test_what_waits_is_told_what_was_decided_for_its_own_shape() -> None:
     world.outlook = replace(
         world.outlook,
         view=LedgerView(decision=last),
-        policy=Policy(types=types, requirements_at_most=Needs(memory_gib=128)),
+        policy=Policy(types=types, requirements_at_most=JobNeeds(memory_gib=128)),
         shapes=shapes,
     )
     world.submit("typed", type="big", command="python train.py")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import JobType, Needs, Policy, Rung
+from spindown.domain.policy import JobNeeds, JobType, Policy, Rung
 from spindown.error import Throttled
 from spindown.memory import PortCall, intercept
 from spindown.operate.doctor.finding import Severity
@@ -310,8 +310,8 @@ def test_warns_of_a_promise_that_no_launch_can_keep(
 
 def test_each_type_of_jobs_must_have_an_offer() -> None:
     types = (
-        JobType(name="small", needs=Needs(memory_gib=16)),
-        JobType(name="huge", needs=Needs(memory_gib=4000)),
+        JobType(name="small", needs=JobNeeds(memory_gib=16)),
+        JobType(name="huge", needs=JobNeeds(memory_gib=4000)),
     )
     world = Examined(policy=Policy(types=types))
 

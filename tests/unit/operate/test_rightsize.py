@@ -10,8 +10,8 @@ import pytest
 from spindown.contract.usage import OTHER_TYPES, encode_usage, measured_key
 from spindown.control import market
 from spindown.control.rightsizing import learn_sizes
-from spindown.domain.offer import HOURS_PER_MONTH, Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy, Rightsize
+from spindown.domain.offer import HOURS_PER_MONTH, InstanceRequirements
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
 from spindown.domain.requirement_advice import RequirementKey
 from spindown.operate.rightsize import needs_beside_others, rightsize
@@ -46,7 +46,7 @@ def keep(world: ControlWorld, **changes: Any) -> None:
 
 def asking_for_much(**changes: Any) -> ControlWorld:
     """Return a world in which only the dearer GPUs are allowed."""
-    return ControlWorld(requirements=Requirements(gpu_memory_mib_min=20 * 1024, **changes))
+    return ControlWorld(requirements=InstanceRequirements(gpu_memory_mib_min=20 * 1024, **changes))
 
 
 def test_finds_the_cheaper_machine_that_requirements_rule_out() -> None:
@@ -127,7 +127,7 @@ def test_requirements_that_fit_save_nothing() -> None:
 
 
 def a_typed_world(**policy: Any) -> ControlWorld:
-    types = (JobType(name="scan", needs=Needs(memory_gib=32)), JobType(name="idle"))
+    types = (JobType(name="scan", needs=JobNeeds(memory_gib=32)), JobType(name="idle"))
     world = ControlWorld(policy=replace(Policy(), types=types, **policy))
     large = a_type("g4dn.2xlarge", memory_mib=32 * 1024)
     world.market.offer(large, region=REGION, zones=ZONES, on_demand=1.5, spot=0.5)
@@ -163,7 +163,7 @@ def test_types_that_workers_make_up_cost_no_reads() -> None:
 def test_tells_each_type_asked_used_and_advised() -> None:
     scan, idle = rightsize(WORKLOAD, only_reading(a_typed_world().ports), days=14).sizings
 
-    assert (scan.name, scan.jobs, scan.asked) == ("scan", 6, Needs(memory_gib=32))
+    assert (scan.name, scan.jobs, scan.asked) == ("scan", 6, JobNeeds(memory_gib=32))
     assert (scan.used.memory_gib, scan.cores) == (3.2, 0.4)
     assert (scan.given, scan.reasons) == (scan.asked, ())
     assert scan.advised.memory_gib is not None
@@ -185,18 +185,18 @@ GPU_JOB = {**CPU_JOB, "gpu_count": 1.0, "gpu_mean": 10.0, "vram_max": 5.0}
 @pytest.mark.parametrize(
     ("used", "given", "needs"),
     [
-        (CPU_JOB, Needs(), Needs(vcpus=3, memory_gib=3.0)),
-        (CPU_JOB, Needs(vcpus=1, memory_gib=8.0), Needs(vcpus=1, memory_gib=8.0)),
-        ({**CPU_JOB, "cpu_p95": None}, Needs(), None),
-        ({**CPU_JOB, "memory_max": None}, Needs(vcpus=1), None),
-        (GPU_JOB, Needs(), Needs(vcpus=3, memory_gib=3.0, gpus=1, gpu_memory_gib=5.0)),
-        ({**GPU_JOB, "vram_max": 0.0}, Needs(), Needs(vcpus=3, memory_gib=3.0)),
-        ({**GPU_JOB, "vram_max": None}, Needs(), None),
-        ({**GPU_JOB, "gpu_mean": 97.0}, Needs(), None),
+        (CPU_JOB, JobNeeds(), JobNeeds(vcpus=3, memory_gib=3.0)),
+        (CPU_JOB, JobNeeds(vcpus=1, memory_gib=8.0), JobNeeds(vcpus=1, memory_gib=8.0)),
+        ({**CPU_JOB, "cpu_p95": None}, JobNeeds(), None),
+        ({**CPU_JOB, "memory_max": None}, JobNeeds(vcpus=1), None),
+        (GPU_JOB, JobNeeds(), JobNeeds(vcpus=3, memory_gib=3.0, gpus=1, gpu_memory_gib=5.0)),
+        ({**GPU_JOB, "vram_max": 0.0}, JobNeeds(), JobNeeds(vcpus=3, memory_gib=3.0)),
+        ({**GPU_JOB, "vram_max": None}, JobNeeds(), None),
+        ({**GPU_JOB, "gpu_mean": 97.0}, JobNeeds(), None),
     ],
 )
 def test_side_by_side_a_job_needs_what_was_seen(
-    used: dict[str, Any], given: Needs, needs: Needs | None
+    used: dict[str, Any], given: JobNeeds, needs: JobNeeds | None
 ) -> None:
     assert needs_beside_others([a_usage_record(**used)], given, 8) == needs
 
@@ -218,8 +218,8 @@ def test_too_few_jobs_of_a_type_get_no_advice() -> None:
 
     scan, idle = rightsize(WORKLOAD, world.ports, days=14).sizings
 
-    assert scan.advised != Needs()
-    assert (idle.jobs, idle.advised, idle.dollars_advised) == (1, Needs(), None)
+    assert scan.advised != JobNeeds()
+    assert (idle.jobs, idle.advised, idle.dollars_advised) == (1, JobNeeds(), None)
 
 
 def test_with_types_nothing_is_said_of_the_workload_as_a_whole() -> None:
@@ -231,7 +231,7 @@ def test_with_types_nothing_is_said_of_the_workload_as_a_whole() -> None:
 def test_a_size_that_is_asked_for_is_advised_as_it_is_asked_for() -> None:
     world = a_typed_world()
     # On the scale of sizes it is 32.
-    world.change_policy(types=(JobType(name="scan", needs=Needs(memory_gib=30)),))
+    world.change_policy(types=(JobType(name="scan", needs=JobNeeds(memory_gib=30)),))
     for number in range(6):
         job = {"type": "scan", "job_id": f"j{number}", "shape": "c0m32"}
         keep(world, **job, memory_gib=32.0, memory_max=24.0, started_at=world.clock.now())
@@ -240,7 +240,7 @@ def test_a_size_that_is_asked_for_is_advised_as_it_is_asked_for() -> None:
 
     (scan,) = rightsize(WORKLOAD, world.ports, days=14).sizings
 
-    assert scan.advised == scan.asked == Needs(memory_gib=30)
+    assert scan.advised == scan.asked == JobNeeds(memory_gib=30)
 
 
 def test_a_lowered_size_says_what_was_asked_for() -> None:

@@ -13,8 +13,8 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import JobMessage, encode_stored, parse_job, stored_key
 from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import RequeuedJob
-from spindown.domain.job_type import Sized
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
+from spindown.domain.shape import Sized
 from spindown.job.message import SIZED
 from spindown.memory import MemoryJobQueue
 from spindown.port import Key, Outgoing
@@ -27,8 +27,8 @@ from tests.work import WORKLOAD, WorkWorld, items
 
 TYPED = replace(
     Policy(),
-    types=(JobType(name="small", needs=Needs(memory_gib=8)),),
-    requirements_at_most=Needs(memory_gib=24),
+    types=(JobType(name="small", needs=JobNeeds(memory_gib=8)),),
+    requirements_at_most=JobNeeds(memory_gib=24),
 )
 JOB = {"job_id": "j", "items": items(5), "type": "small"}
 
@@ -96,9 +96,9 @@ def test_what_always_seems_to_run_out_is_given_up(tmp_path: Path) -> None:
 
 def test_its_next_machine_is_known_before_it_is_routed(tmp_path: Path) -> None:
     """Whole: with what its type asks for beside, as it is learned."""
-    types = (JobType(name="small", needs=Needs(vcpus=4, memory_gib=8)),)
+    types = (JobType(name="small", needs=JobNeeds(vcpus=4, memory_gib=8)),)
     slot, _ = a_slot(tmp_path, "c2m8", replace(TYPED, types=types))
-    learned = Sized(of=types[0].needs, needs=Needs(vcpus=2))
+    learned = Sized(of=types[0].needs, needs=JobNeeds(vcpus=2))
     attributes = {SIZED: to_json(encode(learned))}
     slot.world.queue.send([Outgoing(body=json.dumps(JOB), attributes=attributes)])
     slot.step()
@@ -137,7 +137,7 @@ def test_a_stored_body_is_stored_anew(tmp_path: Path) -> None:
     ("shape", "policy"),
     [
         ("c0m24", TYPED),
-        ("c0m8", replace(TYPED, requirements_at_most=Needs())),
+        ("c0m8", replace(TYPED, requirements_at_most=JobNeeds())),
     ],
     ids=["at-the-ceiling", "no-ceiling"],
 )
@@ -153,8 +153,8 @@ def test_beyond_the_ceiling_it_has_failed(tmp_path: Path, shape: str, policy: Po
 
 GPU_TYPED = replace(
     Policy(),
-    types=(JobType(name="train", needs=Needs(gpu_memory_gib=15)),),
-    requirements_at_most=Needs(gpu_memory_gib=22),
+    types=(JobType(name="train", needs=JobNeeds(gpu_memory_gib=15)),),
+    requirements_at_most=JobNeeds(gpu_memory_gib=22),
 )
 TRAIN = {**JOB, "type": "train"}
 NO_VRAM = Broken(FailureCause.OUT_OF_GPU_MEMORY, "OutOfMemoryError")
@@ -213,7 +213,7 @@ def test_a_job_without_vram_is_sent_to_the_next_step(
     ("shape", "policy"),
     [
         ("c0m0g1v22", GPU_TYPED),
-        ("c0m0g1v15", replace(GPU_TYPED, requirements_at_most=Needs())),
+        ("c0m0g1v15", replace(GPU_TYPED, requirements_at_most=JobNeeds())),
         ("c4m8", GPU_TYPED),
     ],
     ids=["at-the-ceiling", "no-ceiling", "no-gpu"],
@@ -222,7 +222,7 @@ def test_who_says_so_beyond_the_ceiling_has_failed(
     tmp_path: Path, shape: str, policy: Policy
 ) -> None:
     if shape == "c4m8":
-        types = (JobType(name="train", needs=Needs(vcpus=4, memory_gib=8)),)
+        types = (JobType(name="train", needs=JobNeeds(vcpus=4, memory_gib=8)),)
         policy = replace(policy, types=types)
     slot, intake, told = on_gpu(tmp_path, shape, SeenGpu(), policy)
 

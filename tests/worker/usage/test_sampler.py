@@ -15,9 +15,9 @@ from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.usage import DeviceUse, UsageEnd, UsageRecord, measured_prefix
 from spindown.domain.fleet import GpuUse, Worker
-from spindown.domain.job_type import Sized, shape_of
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import JobType, Needs, Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
+from spindown.domain.shape import Sized, shape_of
 from spindown.job.cancel import cancel
 from spindown.memory import MemoryJobQueue
 from spindown.port import Outgoing
@@ -79,7 +79,7 @@ def plant(tmp_path: Path, proc: Path) -> Callable[..., Plant]:
 
 
 def test_what_a_job_asked_for_stands_beside_what_it_used(tmp_path: Path, proc: Path) -> None:
-    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
+    types = (JobType(name="small", needs=JobNeeds(memory_gib=8)),)
     policy = replace(Policy(), types=types)
     one = Plant(tmp_path, proc, ScriptedRunner(), policy=policy, shape="c0m8")
     job = {"job_id": "j", "items": items(1), "type": "small", "requirements": {"memory_gib": 6}}
@@ -93,10 +93,10 @@ def test_what_a_job_asked_for_stands_beside_what_it_used(tmp_path: Path, proc: P
 
 
 def test_a_learned_size_is_not_what_a_job_asked_for(tmp_path: Path, proc: Path) -> None:
-    types = (JobType(name="small", needs=Needs(memory_gib=8)),)
+    types = (JobType(name="small", needs=JobNeeds(memory_gib=8)),)
     policy = replace(Policy(), types=types)
     one = Plant(tmp_path, proc, ScriptedRunner(), policy=policy, shape="c0m4")
-    sized = Sized(of=types[0].needs, needs=Needs(memory_gib=4.0))
+    sized = Sized(of=types[0].needs, needs=JobNeeds(memory_gib=4.0))
     job = json.dumps({"job_id": "j", "items": items(1), "type": "small"})
     one.world.queue.send([Outgoing(body=job, attributes={"sized": to_json(encode(sized))})])
     one.slot.step()
@@ -201,14 +201,14 @@ def test_usage_and_manifest_tell_the_same_dollars(plant: Callable[..., Plant]) -
 @pytest.mark.parametrize(
     ("cause", "needs", "end"),
     [
-        (FailureCause.OUT_OF_MEMORY, Needs(memory_gib=8), UsageEnd.OUTGROWN),
-        (FailureCause.OUT_OF_GPU_MEMORY, Needs(gpu_memory_gib=15), UsageEnd.OUTGROWN_GPU),
+        (FailureCause.OUT_OF_MEMORY, JobNeeds(memory_gib=8), UsageEnd.OUTGROWN),
+        (FailureCause.OUT_OF_GPU_MEMORY, JobNeeds(gpu_memory_gib=15), UsageEnd.OUTGROWN_GPU),
     ],
 )
 def test_what_ran_out_of_memory_costs_the_same_everywhere(
-    tmp_path: Path, proc: Path, cause: FailureCause, needs: Needs, end: UsageEnd
+    tmp_path: Path, proc: Path, cause: FailureCause, needs: JobNeeds, end: UsageEnd
 ) -> None:
-    most = Needs(memory_gib=24, gpu_memory_gib=22)
+    most = JobNeeds(memory_gib=24, gpu_memory_gib=22)
     types = (JobType(name="small", needs=needs),)
     policy = replace(Policy(), types=types, requirements_at_most=most)
     runner = ScriptedRunner(script=lambda *_: [Broken(cause, "no room")])

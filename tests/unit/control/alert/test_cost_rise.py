@@ -10,7 +10,7 @@ import pytest
 from spindown.contract.row import COST_RISE, SpendRow
 from spindown.control.alert.cost_rise import judge
 from spindown.domain.cost_rise_cause import Cause
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.reason_text import say
@@ -152,15 +152,23 @@ def test_a_tick_does_not_forget_what_the_judgement_has_told() -> None:
 @pytest.mark.parametrize(
     ("changes", "requirements"),
     [
-        pytest.param({"gpu_percent_seconds": 5400.0 * 60}, Requirements(), id="the GPU is used"),
-        pytest.param({"vram_percent_seconds": 5400.0 * 80}, Requirements(), id="VRAM is used"),
-        pytest.param({"vram_gib_max": 20.0}, Requirements(), id="nothing else would hold it"),
-        pytest.param({"gpu_seconds": 0.0}, Requirements(), id="no GPU was seen"),
-        pytest.param({}, Requirements(vcpus_min=64), id="nothing cheaper has what else it needs"),
+        pytest.param(
+            {"gpu_percent_seconds": 5400.0 * 60}, InstanceRequirements(), id="the GPU is used"
+        ),
+        pytest.param(
+            {"vram_percent_seconds": 5400.0 * 80}, InstanceRequirements(), id="VRAM is used"
+        ),
+        pytest.param(
+            {"vram_gib_max": 20.0}, InstanceRequirements(), id="nothing else would hold it"
+        ),
+        pytest.param({"gpu_seconds": 0.0}, InstanceRequirements(), id="no GPU was seen"),
+        pytest.param(
+            {}, InstanceRequirements(vcpus_min=64), id="nothing cheaper has what else it needs"
+        ),
     ],
 )
 def test_a_machine_that_is_needed_is_no_overkill(
-    changes: dict[str, Any], requirements: Requirements
+    changes: dict[str, Any], requirements: InstanceRequirements
 ) -> None:
     today = replace(USUAL, **(DEAR[Cause.OVERKILL][0] | changes))
     world = a_world(today, requirements=requirements)
@@ -174,7 +182,7 @@ def test_a_machine_that_is_needed_is_no_overkill(
 def test_overkill_names_a_cheaper_machine_that_fits_the_usage() -> None:
     # A10G and L4 are asked for; a T4 would do.
     today = replace(USUAL, **DEAR[Cause.OVERKILL][0])
-    world = a_world(today, requirements=Requirements(gpu_names=frozenset({"A10G", "L4"})))
+    world = a_world(today, requirements=InstanceRequirements(gpu_names=frozenset({"A10G", "L4"})))
 
     (judgement,) = judge(world.ports)
 

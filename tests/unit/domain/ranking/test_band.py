@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.offer import Offer, Requirements
+from spindown.domain.offer import InstanceRequirements, Offer
 from spindown.domain.policy import RankBy
 from spindown.domain.ranking import bands
 from tests.builders import ON_DEMAND, a_policy, a_ranking, a_type, an_offer
@@ -46,7 +46,7 @@ def test_a_band_has_one_architecture() -> None:
     arm = an_offer(
         a_type("g5g.xlarge", architecture="arm64"), instance_price=0.201, extra_price=0.0
     )
-    both = Requirements(architectures=frozenset({"x86_64", "arm64"}))
+    both = InstanceRequirements(architectures=frozenset({"x86_64", "arm64"}))
 
     found = a_ranking([priced(0.200), arm], requirements=both)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import RankBy
 from spindown.domain.ranking import Candidate
 from tests.builders import (
@@ -162,7 +162,7 @@ def test_an_offer_costs_the_same_whatever_stands_beside_it() -> None:
             for name, vcpus in (("c7i.large", 2), ("c7i.4xlarge", 16))
         ),
     ]
-    anything = Requirements(gpu_count_min=0.0)
+    anything = InstanceRequirements(gpu_count_min=0.0)
 
     together = {c.offer: c.cost_per_item for c in a_ranking(offers, requirements=anything)}
     alone = {o: a_ranking([o], requirements=anything)[0].cost_per_item for o in offers}

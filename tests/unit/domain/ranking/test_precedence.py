@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from tests.builders import (
     ON_DEMAND,
     a_policy,
@@ -17,7 +17,7 @@ from tests.builders import (
 )
 from tests.unit.domain.ranking.reading import RUNGS, reason
 
-OTHER_GPU = Requirements(gpu_names=frozenset({"L4"}))
+OTHER_GPU = InstanceRequirements(gpu_names=frozenset({"L4"}))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_precedence(changes: dict[str, Any], offer: dict[str, Any], expected: st
 def test_what_comes_before_cost(cheap: dict[str, Any], changes: dict[str, Any]) -> None:
     low = replace(an_offer(instance_price=0.05), **cheap)
     dear = an_offer(instance_price=0.25)
-    anything = {"requirements": Requirements(architectures=frozenset({"x86_64", "arm64"}))}
+    anything = {"requirements": InstanceRequirements(architectures=frozenset({"x86_64", "arm64"}))}
 
     assert a_ranking([low, dear], **anything)[0].offer == low
     assert [c.offer for c in a_ranking([low, dear], **changes)] == [dear]

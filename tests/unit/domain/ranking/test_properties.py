@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spindown.domain.learning import Knowledge, PoolRecord, ThroughputRecord
-from spindown.domain.offer import CapacityType, Offer, Pool, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements, Offer, Pool
 from spindown.domain.policy import Policy, RankBy, Rung
 from spindown.domain.ranking import Candidate, CandidateList, RegionBlock, bands
 from spindown.domain.ranking.constraint import PRECEDENCE, rejections
@@ -97,7 +97,7 @@ policies = st.builds(
     ).map(tuple),
 )
 requirements = st.builds(
-    Requirements,
+    InstanceRequirements,
     gpu_names=st.none() | st.frozensets(st.sampled_from(["T4", "A10G", "L4", "L40S"]), min_size=1),
     gpu_count_min=st.sampled_from([1.0, 0.0]),
     gpu_count_max=st.none() | st.sampled_from([1.0, 4.0]),

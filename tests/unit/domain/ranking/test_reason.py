@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.offer import CapacityType, Offer, Requirements
+from spindown.domain.offer import CapacityType, InstanceRequirements, Offer
 from spindown.domain.ranking import RegionBlock
 from spindown.domain.reason import About, Reason, ReasonCode
 from spindown.domain.requirement import JUDGED, misfit
@@ -33,7 +33,7 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
         pytest.param({}, {}, None, id="taken"),
         pytest.param(
             {},
-            {"requirements": Requirements(gpu_names=frozenset({"L4"}))},
+            {"requirements": InstanceRequirements(gpu_names=frozenset({"L4"}))},
             ("gpu_names", None),
             id="requirement",
         ),
@@ -101,7 +101,7 @@ LADDER = {"policy": a_policy(ladder=RUNGS, start_within=minutes(60))}
             {"instance_type": a_type("c7i.large", gpu_name="", gpu_count=0.0)},
             {
                 "policy": a_policy(max_price_per_gpu_hour=0.1),
-                "requirements": Requirements(gpu_count_min=0.0),
+                "requirements": InstanceRequirements(gpu_count_min=0.0),
             },
             None,
             id="without a GPU no GPU is dear",
@@ -258,13 +258,17 @@ def ruled_out(constraint: str, last: int, offers: int) -> Reason:
         pytest.param([], {}, Reason(ReasonCode.NOTHING_ON_SALE), id="no zone"),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge")],
-            {"requirements": Requirements(gpu_names=frozenset({"A100"}), vcpus_min=8)},
+            {"requirements": InstanceRequirements(gpu_names=frozenset({"A100"}), vcpus_min=8)},
             ruled_out("gpu_names", 2, 2),
             id="one requirement",
         ),
         pytest.param(
             [an_offer(), an_offer("g6.xlarge"), an_offer("p4d.24xlarge")],
-            {"requirements": Requirements(gpu_names=frozenset({"L4", "A100"}), vcpus_min=128)},
+            {
+                "requirements": InstanceRequirements(
+                    gpu_names=frozenset({"L4", "A100"}), vcpus_min=128
+                )
+            },
             ruled_out("vcpus_min", 2, 3),
             id="the last of the requirements",
         ),
@@ -294,10 +298,10 @@ def test_says_which_constraint_has_removed_the_last_offers(
 def test_every_constraint_has_its_turn() -> None:
     # What each of several jobs needs of a GPU is judged as its memory.
     of_jobs = {"gpu_jobs", "gpu_memory_mib_each"}
-    assert set(JUDGED) == set(Requirements.__dataclass_fields__) - of_jobs
+    assert set(JUDGED) == set(InstanceRequirements.__dataclass_fields__) - of_jobs
     # A type that meets nothing is told the first, and so on to the last.
     kind = a_type(gpu_name="V520", gpu_manufacturer="AMD", bare_metal=True, architecture="arm64")
-    assert misfit(kind, Requirements()) == Reason(ReasonCode.ALLOW_BARE_METAL)
+    assert misfit(kind, InstanceRequirements()) == Reason(ReasonCode.ALLOW_BARE_METAL)
 
 
 def test_nothing_is_near_when_nothing_meets_the_requirements() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Rung
 from spindown.domain.reason import Reason, ReasonCode
 from tests.builders import (
@@ -160,7 +160,7 @@ def test_says_why_an_offer_is_left_out(
             {"instance_type": a_type(gpu_name="", gpu_count=0.0)},
             {
                 "policy": a_policy(max_price_per_gpu_hour=0.1),
-                "requirements": Requirements(gpu_count_min=0.0),
+                "requirements": InstanceRequirements(gpu_count_min=0.0),
             },
             id="without a GPU",
         ),

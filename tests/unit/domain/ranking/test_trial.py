@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.domain.learning import Knowledge, ThroughputRecord, throughput
-from spindown.domain.offer import Requirements
+from spindown.domain.offer import InstanceRequirements
 from spindown.domain.ranking.exploration import BONUS_AT_MOST, exploration_bonus
 from tests.builders import a_cpu_type, a_demand, a_policy, a_ranking, an_offer
 from tests.unit.domain.ranking.reading import measured, names
@@ -70,7 +70,7 @@ def test_machines_with_known_vcpus_are_not_tried(name: str, is_tried: bool) -> N
         throughput={("c7i vCPU", 8.0): ThroughputRecord(items=100, hours=1.0, reports=9)}
     )
     offer = an_offer(a_cpu_type(name))
-    wanted = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+    wanted = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
 
     (first,) = a_ranking([offer], knowledge=known, requirements=wanted).top(1)
 

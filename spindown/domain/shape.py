@@ -18,8 +18,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from spindown.domain.offer import InstanceType, Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy
+from spindown.domain.offer import InstanceRequirements, InstanceType
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 
@@ -101,7 +101,7 @@ def parse_shape(name: str) -> Shape | None:
 class SettledNeeds:
     """What a message comes to: its needs and their shape, or why it may not be done."""
 
-    needs: Needs = field(default_factory=Needs)
+    needs: JobNeeds = field(default_factory=JobNeeds)
     shape: Shape = field(default_factory=Shape)
     #: NO_REASON: it may.
     rejected: Reason = NO_REASON
@@ -113,15 +113,15 @@ class Sized:
 
     #: The needs of the type as they stood, and how its jobs came to machines: once people change
     #: either, their word counts.
-    of: Needs
+    of: JobNeeds
     dispatch: Dispatch = Dispatch.POOL
     #: Learned sizes that replace those of `of`; a field that is None: unchanged.
-    needs: Needs = field(default_factory=Needs)
+    needs: JobNeeds = field(default_factory=JobNeeds)
     reasons: tuple[Reason, ...] = ()
 
 
 def settle(
-    type_name: str, asked: Needs | None, policy: Policy, sized: Sized | None = None
+    type_name: str, asked: JobNeeds | None, policy: Policy, sized: Sized | None = None
 ) -> SettledNeeds:
     """Settle what a job needs by its type, what is learned of it and what its message asks for.
 
@@ -143,7 +143,7 @@ def settle(
         about = {"type": type_name, "known": ", ".join(sorted(declared))}
         return SettledNeeds(rejected=Reason(ReasonCode.TYPE_UNKNOWN, about))
     declared_type = declared.get(type_name, JobType(name=""))
-    usual, asked = declared_type.needs, asked or Needs()
+    usual, asked = declared_type.needs, asked or JobNeeds()
     dispatch = dispatch_of_type(declared_type, policy)
     if sized is not None and sized.dispatch is not dispatch:
         sized = None
@@ -221,7 +221,7 @@ def pool_slots(dispatch: Dispatch, run_slots: str) -> str:
     return run_slots if dispatch is Dispatch.POOL else ""
 
 
-def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
+def _resized(usual: JobNeeds, sized: Sized | None, most: JobNeeds) -> JobNeeds:
     """Return what is learned instead of what a type says, within its ceilings."""
     if sized is None or sized.of != usual:
         return usual
@@ -231,16 +231,18 @@ def _resized(usual: Needs, sized: Sized | None, most: Needs) -> Needs:
         if getattr(sized.needs, name) is not None
     }
     learned = {name: min(getattr(sized.needs, name), bound) for name, bound in bounds.items()}
-    return _instead(usual, Needs(**learned))
+    return _instead(usual, JobNeeds(**learned))
 
 
-def _instead(usual: Needs, other: Needs) -> Needs:
+def _instead(usual: JobNeeds, other: JobNeeds) -> JobNeeds:
     """Return needs with what others say in their place."""
-    said = {f.name: value for f in fields(Needs) if (value := getattr(other, f.name)) is not None}
+    said = {
+        f.name: value for f in fields(JobNeeds) if (value := getattr(other, f.name)) is not None
+    }
     return replace(usual, **said)
 
 
-def shape_of(needs: Needs, dispatch: Dispatch = Dispatch.POOL) -> Shape:
+def shape_of(needs: JobNeeds, dispatch: Dispatch = Dispatch.POOL) -> Shape:
     """Return the smallest shape on the scale that meets some needs."""
     architectures = needs.architectures or frozenset()
     sizes = {need: size_up(need, getattr(needs, need)) for need in SCALES}
@@ -279,12 +281,14 @@ def is_possible(shape: Shape, policy: Policy, of: Collection[str] = ("",)) -> bo
 
 def largest_of(name: str, policy: Policy) -> Shape:
     """Return the largest shape of jobs of a type: what it needs, or the ceiling."""
-    usual = next((each.needs for each in policy.types if each.name == name), Needs())
+    usual = next((each.needs for each in policy.types if each.name == name), JobNeeds())
     most = policy.requirements_at_most
-    return shape_of(Needs(**{need: most_of(need, usual, most) for need in _NUMBERS}))
+    return shape_of(JobNeeds(**{need: most_of(need, usual, most) for need in _NUMBERS}))
 
 
-def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1) -> Requirements:
+def requirements_of(
+    shape: Shape, workload: InstanceRequirements, shared_slots: int = 1
+) -> InstanceRequirements:
     """Return what a machine of a shape must have: what the workload requires, and what it says.
 
     One that jobs share has so much for each of them. A GPU is shared by its VRAM: where a job says
@@ -317,7 +321,7 @@ def requirements_of(shape: Shape, workload: Requirements, shared_slots: int = 1)
 
 
 def distinct_sizes(
-    workload: Requirements, sold: Mapping[InstanceType, float]
+    workload: InstanceRequirements, sold: Mapping[InstanceType, float]
 ) -> Mapping[InstanceType, float]:
     """Return the types that a workload may have, one of each size: the one that costs least.
 
@@ -339,7 +343,10 @@ def distinct_sizes(
 
 
 def price_of(
-    shape: Shape, workload: Requirements, shared_slots: int, sold: Mapping[InstanceType, float]
+    shape: Shape,
+    workload: InstanceRequirements,
+    shared_slots: int,
+    sold: Mapping[InstanceType, float],
 ) -> float:
     """Return USD per hour of the cheapest machine of a shape, as listed; infinity: unknown."""
     wanted = requirements_of(shape, workload, shared_slots)
@@ -350,7 +357,7 @@ def price_of(
 def size_on_sale(
     shape: Shape,
     largest: Shape,
-    workload: Requirements,
+    workload: InstanceRequirements,
     shared_slots: int,
     sold: Mapping[InstanceType, float],
     within_reach: Collection[InstanceType] = (),
@@ -398,7 +405,7 @@ def size_on_sale(
     return shape
 
 
-def why_unmet(needs: Needs, workload: Requirements, disk_gib: float) -> Reason:
+def why_unmet(needs: JobNeeds, workload: InstanceRequirements, disk_gib: float) -> Reason:
     """Return what no machine of a workload has, whatever is bought; NO_REASON: nothing.
 
     ``disk_gib`` is what a machine has for each job that it does at once (``disk_of_each``).
@@ -416,7 +423,7 @@ def why_unmet(needs: Needs, workload: Requirements, disk_gib: float) -> Reason:
 
 
 def unmet_types(
-    policy: Policy, workload: Requirements, root_volume_gib: int
+    policy: Policy, workload: InstanceRequirements, root_volume_gib: int
 ) -> Iterator[tuple[JobType, Reason]]:
     """Yield the types of jobs that no machine of a workload can do, and why."""
     for each in policy.types:
@@ -432,7 +439,7 @@ def disk_of_each(root_volume_gib: int, dispatch: Dispatch, policy: Policy) -> fl
 
 
 def why_not_sold(
-    shape: Shape, workload: Requirements, shared_slots: int, sold: Collection[InstanceType]
+    shape: Shape, workload: InstanceRequirements, shared_slots: int, sold: Collection[InstanceType]
 ) -> Reason:
     """Return in what a shape is larger than any machine on sale; NO_REASON: it is not.
 
@@ -462,7 +469,7 @@ def why_not_sold(
     return Reason(ReasonCode.NO_SUCH_SIZE, {**about, "shape": shape.name})
 
 
-def as_asked(rejected: Reason, needs: Needs) -> Reason:
+def as_asked(rejected: Reason, needs: JobNeeds) -> Reason:
     """Return why a size is not sold, with the number of its need before it was rounded up."""
     given = getattr(needs, str(rejected.about.get("field")), None)
     if rejected.code is not ReasonCode.NO_SUCH_SIZE or isinstance(given, frozenset | None):
@@ -484,10 +491,10 @@ _HAS: Mapping[str, Callable[[InstanceType], float]] = {
 }
 
 #: Needs that are numbers: a larger one asks for more.
-_NUMBERS = tuple(f.name for f in fields(Needs) if f.name != "architectures")
+_NUMBERS = tuple(f.name for f in fields(JobNeeds) if f.name != "architectures")
 
 
-def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
+def _above(asked: JobNeeds, usual: JobNeeds, most: JobNeeds) -> Reason:
     """Return which ceiling a message is above; NO_REASON: none."""
     for name in _NUMBERS:
         value, bound = getattr(asked, name), most_of(name, usual, most)
@@ -496,12 +503,12 @@ def _above(asked: Needs, usual: Needs, most: Needs) -> Reason:
     return NO_REASON
 
 
-def most_of(name: str, usual: Needs, most: Needs) -> Any:
+def most_of(name: str, usual: JobNeeds, most: JobNeeds) -> Any:
     """Return the most that a message of a type may ask for."""
     return max(getattr(usual, name) or 0, getattr(most, name) or 0)
 
 
-def _beyond_scale(needs: Needs) -> Reason:
+def _beyond_scale(needs: JobNeeds) -> Reason:
     """Return what is beyond any machine that is sold; NO_REASON: nothing."""
     for name, scale in SCALES.items():
         value = getattr(needs, name)

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.job_type import (
+from spindown.domain.offer import InstanceRequirements, InstanceType
+from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
+from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.requirement import misfit
+from spindown.domain.shape import (
     DEARER_AT_MOST,
     SCALES,
     Shape,
@@ -28,10 +32,6 @@ from spindown.domain.job_type import (
     why_not_sold,
     why_unmet,
 )
-from spindown.domain.offer import InstanceType, Requirements
-from spindown.domain.policy import Dispatch, JobType, Needs, Policy
-from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.requirement import misfit
 from spindown.local.market.catalogue import instance_types
 from spindown.reason_text import say
 from tests.builders import a_cpu_type, a_type
@@ -40,17 +40,17 @@ GIB = 1024
 POLICY = replace(
     Policy(),
     types=(
-        JobType(name="small", needs=Needs(memory_gib=2)),
-        JobType(name="gpu", needs=Needs(gpus=1, gpu_memory_gib=20, memory_gib=100)),
+        JobType(name="small", needs=JobNeeds(memory_gib=2)),
+        JobType(name="gpu", needs=JobNeeds(gpus=1, gpu_memory_gib=20, memory_gib=100)),
     ),
-    requirements_at_most=Needs(memory_gib=64, vcpus=32),
+    requirements_at_most=JobNeeds(memory_gib=64, vcpus=32),
 )
-NO_GPU = Requirements(gpu_count_min=0.0, gpu_count_max=0.0)
+NO_GPU = InstanceRequirements(gpu_count_min=0.0, gpu_count_max=0.0)
 
 amounts = st.none() | st.floats(0.0, 9000.0)
 counts = st.none() | st.integers(0, 600)
 needs = st.builds(
-    Needs,
+    JobNeeds,
     vcpus=counts,
     memory_gib=amounts,
     gpus=st.none() | st.integers(0, 20),
@@ -71,7 +71,7 @@ shapes = st.builds(
 
 def test_each_gpu_on_sale_has_a_size_of_its_own() -> None:
     vram = {one.gpu_memory_mib for one in instance_types().values() if one.gpu_name}
-    sizes = {mib: shape_of(Needs(gpu_memory_gib=mib // GIB)).gpu_memory_gib for mib in vram}
+    sizes = {mib: shape_of(JobNeeds(gpu_memory_gib=mib // GIB)).gpu_memory_gib for mib in vram}
 
     assert 144_384 in vram
     assert [mib for mib, size in sizes.items() if size * GIB > mib] == []
@@ -80,29 +80,29 @@ def test_each_gpu_on_sale_has_a_size_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        (Needs(), "c0m0"),
-        (Needs(vcpus=3, memory_gib=15.5), "c4m16"),
-        (Needs(memory_gib=0.25), "c0m1"),
-        (Needs(gpus=1), "c0m0g1v0"),
-        (Needs(gpu_memory_gib=21), "c0m0g1v22"),
-        (Needs(gpus=3, gpu_memory_gib=80), "c0m0g4v80"),
-        (Needs(architectures=frozenset({"arm64"})), "c0m0a"),
-        (Needs(architectures=frozenset({"arm64", "x86_64"})), "c0m0"),
-        (Needs(vcpus=16, memory_gib=300, architectures=frozenset({"x86_64"})), "c16m384x"),
+        (JobNeeds(), "c0m0"),
+        (JobNeeds(vcpus=3, memory_gib=15.5), "c4m16"),
+        (JobNeeds(memory_gib=0.25), "c0m1"),
+        (JobNeeds(gpus=1), "c0m0g1v0"),
+        (JobNeeds(gpu_memory_gib=21), "c0m0g1v22"),
+        (JobNeeds(gpus=3, gpu_memory_gib=80), "c0m0g4v80"),
+        (JobNeeds(architectures=frozenset({"arm64"})), "c0m0a"),
+        (JobNeeds(architectures=frozenset({"arm64", "x86_64"})), "c0m0"),
+        (JobNeeds(vcpus=16, memory_gib=300, architectures=frozenset({"x86_64"})), "c16m384x"),
     ],
 )
-def test_needs_are_rounded_up_to_the_next_step(asked: Needs, name: str) -> None:
+def test_needs_are_rounded_up_to_the_next_step(asked: JobNeeds, name: str) -> None:
     assert shape_of(asked).name == name
 
 
 @given(needs)
-def test_a_shape_has_all_that_is_asked_for(asked: Needs) -> None:
+def test_a_shape_has_all_that_is_asked_for(asked: JobNeeds) -> None:
     shape = shape_of(asked)
     for name, (*_, most) in SCALES.items():
         value = getattr(asked, name)
         assert value is None or getattr(shape, name) >= min(value, most)
     # Whoever asks for the shape itself gets no larger one.
-    again = Needs(**{name: getattr(shape, name) for name in SCALES})
+    again = JobNeeds(**{name: getattr(shape, name) for name in SCALES})
     assert replace(shape_of(again), architecture=shape.architecture) == shape
 
 
@@ -119,7 +119,7 @@ def test_a_shape_has_all_that_is_asked_for(asked: Needs) -> None:
 def test_a_type_says_how_its_jobs_come_to_machines(
     usual: Dispatch, own: Dispatch | None, name: str
 ) -> None:
-    one = JobType(name="one", needs=Needs(memory_gib=2), dispatch=own)
+    one = JobType(name="one", needs=JobNeeds(memory_gib=2), dispatch=own)
     policy = replace(Policy(), types=(one,), dispatch=usual)
     shape = settle("one", None, policy).shape
     assert shape.name == name
@@ -153,14 +153,14 @@ def test_machines_have_the_slots_of_their_dispatch(
 @pytest.mark.parametrize(
     ("needs", "jobs", "least"),
     [
-        pytest.param(Needs(vcpus=1, memory_gib=2), 8, (8, 16, 0, 0, 1), id="cores and memory"),
-        pytest.param(Needs(gpus=1), 4, (0, 0, 4, 0, 1), id="a GPU each"),
-        pytest.param(Needs(gpus=1, gpu_memory_gib=6), 4, (0, 0, 1, 6, 4), id="VRAM of one"),
-        pytest.param(Needs(gpus=2, gpu_memory_gib=6), 2, (0, 0, 4, 6, 1), id="two GPUs each"),
+        pytest.param(JobNeeds(vcpus=1, memory_gib=2), 8, (8, 16, 0, 0, 1), id="cores and memory"),
+        pytest.param(JobNeeds(gpus=1), 4, (0, 0, 4, 0, 1), id="a GPU each"),
+        pytest.param(JobNeeds(gpus=1, gpu_memory_gib=6), 4, (0, 0, 1, 6, 4), id="VRAM of one"),
+        pytest.param(JobNeeds(gpus=2, gpu_memory_gib=6), 2, (0, 0, 4, 6, 1), id="two GPUs each"),
     ],
 )
 def test_a_shared_machine_has_enough_for_all_its_jobs(
-    needs: Needs, jobs: int, least: tuple[float, ...]
+    needs: JobNeeds, jobs: int, least: tuple[float, ...]
 ) -> None:
     found = requirements_of(shape_of(needs, Dispatch.SHARED), NO_GPU, jobs)
     host, gpu = found.memory_mib_min / GIB, found.gpu_memory_mib_each / GIB
@@ -175,10 +175,10 @@ def test_a_shared_machine_has_enough_for_all_its_jobs(
 def test_each_gpu_has_enough_for_the_jobs_that_it_serves(
     jobs: int, gpus: float, *, fits: bool
 ) -> None:
-    shape = shape_of(Needs(gpu_memory_gib=16), Dispatch.SHARED)
+    shape = shape_of(JobNeeds(gpu_memory_gib=16), Dispatch.SHARED)
     kind = a_type("g6.48xlarge", gpu_count=gpus, gpu_memory_mib=22_888)
 
-    assert (misfit(kind, requirements_of(shape, Requirements(), jobs)) is None) is fits
+    assert (misfit(kind, requirements_of(shape, InstanceRequirements(), jobs)) is None) is fits
 
 
 @given(shapes)
@@ -194,7 +194,7 @@ def test_other_names_are_no_shapes(name: str) -> None:
 
 @given(shapes, shapes)
 def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape) -> None:
-    workload = Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
+    workload = InstanceRequirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
     machine = a_type(
         vcpus=one.vcpus,
         memory_mib=one.memory_gib * GIB,
@@ -221,7 +221,7 @@ def test_a_machine_of_a_covering_shape_meets_the_other(one: Shape, other: Shape)
 )
 def test_a_machine_that_lacks_one_need_of_a_shape_is_unfit(short: Any) -> None:
     shape = Shape(vcpus=4, memory_gib=16, gpus=2, gpu_memory_gib=24, architecture="arm64")
-    workload = Requirements(architectures=frozenset({"x86_64", "arm64"}))
+    workload = InstanceRequirements(architectures=frozenset({"x86_64", "arm64"}))
     exact: dict[str, Any] = {
         "vcpus": 4,
         "memory_mib": 16 * GIB,
@@ -246,23 +246,25 @@ def test_a_shape_of_any_architecture_fits_a_machine_of_each() -> None:
     ("least", "needs", "is_bought"),
     [
         # GPUs of a machine for: work of vCPUs, of either, of a GPU; and where all need one.
-        (0.0, Needs(vcpus=4, memory_gib=16), False),
-        (0.0, Needs(memory_gib=16), True),
-        (0.0, Needs(vcpus=4, gpus=1), True),
-        (1.0, Needs(vcpus=4), True),
+        (0.0, JobNeeds(vcpus=4, memory_gib=16), False),
+        (0.0, JobNeeds(memory_gib=16), True),
+        (0.0, JobNeeds(vcpus=4, gpus=1), True),
+        (1.0, JobNeeds(vcpus=4), True),
     ],
 )
 def test_for_the_work_of_vcpus_no_gpu_is_bought(
-    least: float, needs: Needs, is_bought: bool
+    least: float, needs: JobNeeds, is_bought: bool
 ) -> None:
-    wanted = requirements_of(shape_of(needs), Requirements(gpu_count_min=least))
+    wanted = requirements_of(shape_of(needs), InstanceRequirements(gpu_count_min=least))
     machine = a_type(vcpus=4, memory_mib=16 * GIB, gpu_count=1.0)
     assert (misfit(machine, wanted) is None) is is_bought
 
 
 @given(shapes)
 def test_a_shape_asks_for_no_less_than_the_workload(shape: Shape) -> None:
-    workload = Requirements(vcpus_min=8, memory_mib_min=64 * GIB, gpu_memory_mib_min=16 * GIB)
+    workload = InstanceRequirements(
+        vcpus_min=8, memory_mib_min=64 * GIB, gpu_memory_mib_min=16 * GIB
+    )
     wanted = requirements_of(shape, workload)
     assert wanted.vcpus_min >= 8
     assert wanted.memory_mib_min >= 64 * GIB
@@ -272,7 +274,7 @@ def test_a_shape_asks_for_no_less_than_the_workload(shape: Shape) -> None:
 
 
 def test_without_types_whatever_names_one_is_refused() -> None:
-    for name, asked in (("small", None), ("", Needs()), ("small", Needs(vcpus=1))):
+    for name, asked in (("small", None), ("", JobNeeds()), ("small", JobNeeds(vcpus=1))):
         rejected = settle(name, asked, Policy()).rejected
         field = "type" if name else "requirements"
         assert rejected == Reason(ReasonCode.NO_TYPES, {"field": field})
@@ -284,15 +286,15 @@ def test_without_types_whatever_names_one_is_refused() -> None:
     [
         ("", None, "c0m0"),
         ("small", None, "c0m2"),
-        ("small", Needs(memory_gib=64), "c0m64"),
-        ("small", Needs(vcpus=32), "c32m2"),
-        ("gpu", Needs(memory_gib=100), "c0m128g1v20"),
-        ("gpu", Needs(memory_gib=4, gpus=0, gpu_memory_gib=0), "c0m4"),
-        ("", Needs(memory_gib=4), "c0m4"),
+        ("small", JobNeeds(memory_gib=64), "c0m64"),
+        ("small", JobNeeds(vcpus=32), "c32m2"),
+        ("gpu", JobNeeds(memory_gib=100), "c0m128g1v20"),
+        ("gpu", JobNeeds(memory_gib=4, gpus=0, gpu_memory_gib=0), "c0m4"),
+        ("", JobNeeds(memory_gib=4), "c0m4"),
     ],
 )
 def test_a_message_asks_for_less_or_up_to_the_ceiling(
-    name: str, asked: Needs | None, shape: str
+    name: str, asked: JobNeeds | None, shape: str
 ) -> None:
     settled = settle(name, asked, POLICY)
     assert not settled.rejected
@@ -302,15 +304,15 @@ def test_a_message_asks_for_less_or_up_to_the_ceiling(
 @pytest.mark.parametrize(
     ("name", "asked", "field", "value", "most"),
     [
-        ("small", Needs(memory_gib=65), "memory_gib", 65, 64),
-        ("gpu", Needs(memory_gib=101), "memory_gib", 101, 100),
-        ("small", Needs(gpus=1), "gpus", 1, 0),
-        ("gpu", Needs(gpus=2), "gpus", 2, 1),
-        ("", Needs(disk_gib=1), "disk_gib", 1, 0),
+        ("small", JobNeeds(memory_gib=65), "memory_gib", 65, 64),
+        ("gpu", JobNeeds(memory_gib=101), "memory_gib", 101, 100),
+        ("small", JobNeeds(gpus=1), "gpus", 1, 0),
+        ("gpu", JobNeeds(gpus=2), "gpus", 2, 1),
+        ("", JobNeeds(disk_gib=1), "disk_gib", 1, 0),
     ],
 )
 def test_more_than_the_ceiling_is_rejected(
-    name: str, asked: Needs, field: str, value: float, most: float
+    name: str, asked: JobNeeds, field: str, value: float, most: float
 ) -> None:
     rejected = settle(name, asked, POLICY).rejected
     setting = f"policy.requirements_at_most.{field}"
@@ -324,12 +326,12 @@ def test_an_unknown_type_is_rejected_with_those_that_there_are() -> None:
 
 
 @given(st.sampled_from(["", "small", "gpu"]), st.none() | needs)
-def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | None) -> None:
+def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: JobNeeds | None) -> None:
     settled = settle(name, asked, POLICY)
     if settled.rejected:
         return
-    usual = next((t.needs for t in POLICY.types if t.name == name), Needs())
-    for each in fields(Needs):
+    usual = next((t.needs for t in POLICY.types if t.name == name), JobNeeds())
+    for each in fields(JobNeeds):
         if each.name == "architectures":
             continue
         bound = getattr(usual, each.name), getattr(POLICY.requirements_at_most, each.name)
@@ -337,7 +339,7 @@ def test_what_is_settled_is_within_type_and_ceiling(name: str, asked: Needs | No
 
 
 @given(name=st.sampled_from(["", "small", "gpu"]), asked=st.none() | needs)
-def test_a_shape_that_a_job_comes_to_is_a_possible_one(name: str, asked: Needs | None) -> None:
+def test_a_shape_that_a_job_comes_to_is_a_possible_one(name: str, asked: JobNeeds | None) -> None:
     settled = settle(name, asked, POLICY)
 
     assert settled.rejected or is_possible(settled.shape, POLICY)
@@ -350,8 +352,8 @@ def test_a_shape_above_all_types_and_ceilings_is_impossible() -> None:
 
 
 def test_what_no_machine_is_sold_with_is_refused() -> None:
-    policy = replace(POLICY, requirements_at_most=Needs(memory_gib=1e6))
-    rejected = settle("small", Needs(memory_gib=1e5), policy).rejected
+    policy = replace(POLICY, requirements_at_most=JobNeeds(memory_gib=1e6))
+    rejected = settle("small", JobNeeds(memory_gib=1e5), policy).rejected
     about: About = {"field": "memory_gib", "asked": 1e5, "most": SCALES["memory_gib"][-1]}
     assert rejected.about == about
 
@@ -359,11 +361,11 @@ def test_what_no_machine_is_sold_with_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "setting", "value", "most"),
     [
-        (Needs(disk_gib=101), "image.root_volume_gib", 101, 100),
-        (Needs(gpus=1), "requirements.gpu_count_max", 1, 0),
-        (Needs(gpu_memory_gib=1), "requirements.gpu_count_max", 1, 0),
+        (JobNeeds(disk_gib=101), "image.root_volume_gib", 101, 100),
+        (JobNeeds(gpus=1), "requirements.gpu_count_max", 1, 0),
+        (JobNeeds(gpu_memory_gib=1), "requirements.gpu_count_max", 1, 0),
         (
-            Needs(architectures=frozenset({"arm64"})),
+            JobNeeds(architectures=frozenset({"arm64"})),
             "requirements.architectures",
             "arm64",
             "x86_64",
@@ -371,7 +373,7 @@ def test_what_no_machine_is_sold_with_is_refused() -> None:
     ],
 )
 def test_what_no_machine_of_the_workload_has_is_unmet(
-    asked: Needs, setting: str, value: float | str, most: float | str
+    asked: JobNeeds, setting: str, value: float | str, most: float | str
 ) -> None:
     fields = {
         "image.root_volume_gib": "disk_gib",
@@ -384,18 +386,18 @@ def test_what_no_machine_of_the_workload_has_is_unmet(
 
 def test_a_declared_type_has_a_shape_of_its_own_dispatch() -> None:
     types = (
-        JobType(name="a", needs=Needs(memory_gib=3)),
-        JobType(name="b", needs=Needs(vcpus=2), dispatch=Dispatch.SHARED),
+        JobType(name="a", needs=JobNeeds(memory_gib=3)),
+        JobType(name="b", needs=JobNeeds(vcpus=2), dispatch=Dispatch.SHARED),
     )
 
     assert declared_shapes(Policy(types=types)) == {"c0m4", "c2m0s"}
 
 
 def test_what_its_machines_have_is_met() -> None:
-    met = Needs(disk_gib=100, architectures=frozenset({"arm64", "x86_64"}), memory_gib=1000)
+    met = JobNeeds(disk_gib=100, architectures=frozenset({"arm64", "x86_64"}), memory_gib=1000)
     assert not why_unmet(met, NO_GPU, 100)
-    assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=16)), NO_GPU)) is None
-    assert misfit(a_cpu_type(), requirements_of(shape_of(Needs(memory_gib=17)), NO_GPU))
+    assert misfit(a_cpu_type(), requirements_of(shape_of(JobNeeds(memory_gib=16)), NO_GPU)) is None
+    assert misfit(a_cpu_type(), requirements_of(shape_of(JobNeeds(memory_gib=17)), NO_GPU))
 
 
 ON_SALE = (
@@ -405,23 +407,29 @@ ON_SALE = (
     a_cpu_type("r7i.4xlarge", vcpus=16, memory_mib=128 * 1024),
     a_cpu_type("r8g.8xlarge", vcpus=32, memory_mib=256 * 1024, architecture="arm64"),
 )
-ANY_CPU = Requirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
+ANY_CPU = InstanceRequirements(gpu_count_min=0.0, architectures=frozenset({"x86_64", "arm64"}))
 
 
 @pytest.mark.parametrize(
     ("shape", "workload", "field", "asked", "most"),
     [
-        (Shape(memory_gib=48), Requirements(), "memory_gib", 48, 32),
-        (Shape(vcpus=16), Requirements(), "vcpus", 16, 8),
+        (Shape(memory_gib=48), InstanceRequirements(), "memory_gib", 48, 32),
+        (Shape(vcpus=16), InstanceRequirements(), "vcpus", 16, 8),
         (Shape(vcpus=8, memory_gib=512), ANY_CPU, "memory_gib", 512, 256),
         (Shape(memory_gib=256, architecture="x86_64"), ANY_CPU, "memory_gib", 256, 128),
         # With a GPU: what no machine with one has.
         (Shape(gpus=1, gpu_memory_gib=15, memory_gib=128), ANY_CPU, "gpus", 1, 0),
-        (Shape(memory_gib=16, dispatch=Dispatch.SHARED), Requirements(), "memory_gib", 16, 8),
+        (
+            Shape(memory_gib=16, dispatch=Dispatch.SHARED),
+            InstanceRequirements(),
+            "memory_gib",
+            16,
+            8,
+        ),
     ],
 )
 def test_a_size_that_nobody_sells_is_told_by_numbers(
-    shape: Shape, workload: Requirements, field: str, asked: float, most: float
+    shape: Shape, workload: InstanceRequirements, field: str, asked: float, most: float
 ) -> None:
     rejected = why_not_sold(shape, workload, 4, ON_SALE)
 
@@ -439,7 +447,7 @@ def test_a_size_that_nobody_sells_is_told_by_numbers(
 def test_a_size_that_was_rounded_up_keeps_what_was_asked(
     dispatch: Dispatch, given: float, slots: int
 ) -> None:
-    needs = Needs(memory_gib=given)
+    needs = JobNeeds(memory_gib=given)
     rejected = as_asked(why_not_sold(shape_of(needs, dispatch), ANY_CPU, 4, ON_SALE), needs)
 
     told = map(rejected.about.get, ("field", "given", "asked", "slots"))
@@ -450,7 +458,7 @@ def test_a_size_that_was_rounded_up_keeps_what_was_asked(
 
 
 def test_architectures_are_asked_for_by_name_not_by_size() -> None:
-    asked = Needs(architectures=frozenset({"arm64"}))
+    asked = JobNeeds(architectures=frozenset({"arm64"}))
     words = say(why_unmet(asked, NO_GPU, 100))
 
     assert "less" not in words
@@ -460,15 +468,15 @@ def test_architectures_are_asked_for_by_name_not_by_size() -> None:
 @pytest.mark.parametrize(
     ("shape", "workload", "sold"),
     [
-        (Shape(memory_gib=32), Requirements(), ON_SALE),
+        (Shape(memory_gib=32), InstanceRequirements(), ON_SALE),
         # Nothing is known of the market.
-        (Shape(memory_gib=8192), Requirements(), ()),
+        (Shape(memory_gib=8192), InstanceRequirements(), ()),
         # Not its size is at fault: the workload itself has no machine.
-        (Shape(memory_gib=48), Requirements(gpu_names=frozenset({"H100"})), ON_SALE),
+        (Shape(memory_gib=48), InstanceRequirements(gpu_names=frozenset({"H100"})), ON_SALE),
     ],
 )
 def test_a_size_that_may_be_sold_is_not_rejected(
-    shape: Shape, workload: Requirements, sold: tuple[InstanceType, ...]
+    shape: Shape, workload: InstanceRequirements, sold: tuple[InstanceType, ...]
 ) -> None:
     assert not why_not_sold(shape, workload, 4, sold)
 
@@ -501,7 +509,7 @@ markets = st.dictionaries(
 )
 workloads = st.sampled_from(
     [
-        Requirements(),
+        InstanceRequirements(),
         NO_GPU,
         ANY_CPU,
         replace(ANY_CPU, allow_fractional_gpu=True, memory_mib_min=8 * GIB),
@@ -521,7 +529,7 @@ small_shapes = st.builds(
 
 @given(small_shapes, workloads, markets)
 def test_one_type_of_each_size_says_what_all_say(
-    shape: Shape, workload: Requirements, sold: dict[InstanceType, float]
+    shape: Shape, workload: InstanceRequirements, sold: dict[InstanceType, float]
 ) -> None:
     distinct = distinct_sizes(workload, sold)
 
@@ -541,7 +549,7 @@ def test_of_the_types_of_one_size_the_cheapest_is_left() -> None:
 
 @given(small_shapes, small_shapes, workloads, markets)
 def test_a_machine_on_sale_takes_a_job_near_its_price(
-    shape: Shape, most: Shape, workload: Requirements, sold: dict[InstanceType, float]
+    shape: Shape, most: Shape, workload: InstanceRequirements, sold: dict[InstanceType, float]
 ) -> None:
     reach = {kind: price for kind, price in sold.items() if kind.vcpus % 3}
     found = size_on_sale(shape, most, workload, 4, sold, reach)
@@ -568,8 +576,8 @@ MACHINES = (
 def test_made_up_sizes_come_to_those_of_machines(asked: list[Shape]) -> None:
     sold = {kind: float(kind.vcpus) for kind in MACHINES}
     most = Shape(vcpus=512, memory_gib=8192, gpus=16, gpu_memory_gib=288)
-    fitting = (each for each in asked if not why_not_sold(each, Requirements(), 4, sold))
-    found = {size_on_sale(each, most, Requirements(), 4, sold) for each in fitting}
+    fitting = (each for each in asked if not why_not_sold(each, InstanceRequirements(), 4, sold))
+    found = {size_on_sale(each, most, InstanceRequirements(), 4, sold) for each in fitting}
 
     kinds = {(each.vcpus, each.memory_gib, each.gpus, each.gpu_memory_gib) for each in found}
     assert len(kinds) <= len(sold) * len(Dispatch)
