@@ -24,9 +24,7 @@ from spindown.contract.decision import Decision, Outcome, RequestOutcome
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
 from spindown.control.interrupt import react
 from spindown.control.plan.action import ActionKind
-from spindown.control.plan.plan import Plan
 from spindown.control.policy import edit_policy, effective_policy
-from spindown.control.record.decision import record_action
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import dollars_per_hour
@@ -35,7 +33,7 @@ from spindown.domain.schedule import unanswered_dollars
 from spindown.error import PreconditionFailed, SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.ledger import Ledger
 from spindown.memory import PortCall
-from spindown.operate.plan import plan_next_tick
+from spindown.operate.plan import PlannedTick, plan_next_tick
 from spindown.port import DEPLOYMENT
 from tests.builders import minutes
 from tests.control import (
@@ -191,14 +189,13 @@ class Story(RuleBasedStateMachine):
         self.world.clock.advance(timedelta(seconds=after))
         planned = None
         with suppress(SpindownError):
-            planned = plan_next_tick(WORKLOAD, self.world.ports).plan
+            planned = plan_next_tick(WORKLOAD, self.world.ports)
         decision = self.world.tick()
         if planned is not None and decision.outcome is not Outcome.LOCKED:
             self._compare(planned, decision)
         self._judge(decision)
 
-    def _compare(self, planned: Plan, decision: Decision) -> None:
-        said = [entry for action in planned.actions for entry in record_action(action)]
+    def _compare(self, planned: PlannedTick, decision: Decision) -> None:
         is_refused = any(one.outcome != RequestOutcome.LAUNCHED for one in decision.requests)
         launches = self.world.view().launches.values()
         is_unanswered = any(one.state is LaunchState.INTENDED for one in launches)
@@ -206,7 +203,7 @@ class Story(RuleBasedStateMachine):
         left_out = asked if is_refused or is_unanswered else set()
         first, second = (
             [(one.kind, one.subject, one.reason.code) for one in each if one.kind not in left_out]
-            for each in (said, decision.actions)
+            for each in (planned.actions, decision.actions)
         )
         assert first == second
 
