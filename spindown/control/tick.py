@@ -45,7 +45,7 @@ from spindown.control.plan.offers import allowance_of, choose_all, store_catalog
 from spindown.control.plan.over_limits import end_over_budget, end_surplus
 from spindown.control.plan.plan import Plan
 from spindown.control.plan.requeue import requeue_jobs
-from spindown.control.plan.shape import of_shape, remember_shapes, route_messages
+from spindown.control.plan.shape import ask_for_routing, of_shape, remember_shapes
 from spindown.control.plan.stable_machine import plan_all_moves
 from spindown.control.plan.terminate import (
     condemn_and_terminate,
@@ -155,7 +155,7 @@ def plan_without_prices(draft: PlanDraft) -> PlanDraft:
     terminations = find_ends(draft)
     draft = end_gone_rows(draft, terminations)
     draft = requeue_jobs(draft)
-    draft = route_messages(show_newer_messages(draft))
+    draft = ask_for_routing(show_newer_messages(draft))
     draft = count_useless_instances(draft)
     draft = condemn_and_terminate(draft, terminations)
     draft = learn_boots(draft)

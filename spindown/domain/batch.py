@@ -1,7 +1,7 @@
-"""When a batch is over, who is told, and what it means for the batch that waits for it.
+"""How a batch has ended, who is told, and what it means for the batch that waits for it.
 
-A batch is over once each of its jobs is (``is_over``). ``job.batch_end`` looks at them in their
-order, and ``is_forgotten`` says when it gives up. The topic tells people, and
+A batch is over once each of its jobs is. ``job.batch_end`` looks at them in their order, and
+``is_forgotten`` says when it gives up. The topic tells people, and
 ``functions.webhook`` posts the same to an address of theirs.
 """
 
@@ -72,7 +72,7 @@ class BatchTally:
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
 
 
-def is_over(first_open: Sequence[int]) -> bool:
+def is_path_at_end(first_open: Sequence[int]) -> bool:
     """Tell whether a batch is over, by the path to its first job that is not; empty: all are."""
     return not first_open
 

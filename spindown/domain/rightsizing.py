@@ -8,7 +8,7 @@ those at which an item has cost least. A size changes to the next larger or smal
 there, and a size that was lowered goes back if failures or costs rise. Where too many jobs run out
 of memory it grows, whatever was seen of their peaks, also where people have stated none. A job that
 has run out of memory asks for more by ``out_of_memory``. The sizes are those of
-``job_type.SCALES``.
+``shape.SCALES``.
 
 What is learned comes from workers, which may lie: it moves sizes between the least and the most
 that people have set, and no further.

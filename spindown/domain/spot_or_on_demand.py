@@ -1,8 +1,10 @@
 """When work goes from spot to on demand: the price ladder, by what it has waited or its deadline.
 
 ``schedule.finish_within`` decides by a deadline which mode of purchase holds; what is open is
-ranked. Two more ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back,
-and spot as a ``useless_trait``, which opens all rungs (``control.plan.offers``).
+ranked. More ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back;
+spot as a ``useless_trait``, which opens all rungs (``control.plan.offers``); on-demand capacity
+that is paid for already (``pricing.open_to_paid``); and ``control.plan.migrate``, for a job at
+work.
 """
 
 import math

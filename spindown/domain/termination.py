@@ -30,7 +30,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from spindown.domain.breaker import REQUEST, blamed_party
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.idle import idle_timeout
 from spindown.domain.learning import Knowledge, check_in_within
@@ -38,6 +37,7 @@ from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.notice_time import RECLAIM_GRACE
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.useless_instance import REQUEST, blamed_party
 from spindown.domain.warm import kept_warm_of
 from spindown.domain.worker_lifecycle import POWER_OFF, STOP_GRACE_AT_MOST, hang_grace
 

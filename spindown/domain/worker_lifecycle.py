@@ -4,9 +4,11 @@ A worker that is silent or breaks its contract is ended from outside (``domain.t
 
 Every decision that a worker makes about itself is made here: when a slot polls and for how long,
 when idle means the end, what ends the worker, by when jobs must be given back, when to power off.
-Drivers decide nothing. They tell what happened (events, each with the time of its clock) and do
-what is commanded: the daemon with threads (``worker.daemon``), the simulator with its agenda
-(``spindown.simulator.worker``), the proofs step by step (``tests.proof.process``).
+What becomes of the job itself is decided where ``worker.attempt`` stops and commits it and
+``job.release`` gives it back or fails it. Drivers decide nothing. They tell what happened (events,
+each with the time of its clock) and do what is commanded: the daemon with threads
+(``worker.daemon``), the simulator with its agenda (``spindown.simulator.worker``), the proofs step
+by step (``tests.proof.process``).
 
 The worker's phases. In WORKING and LAST_POLL it takes jobs::
 

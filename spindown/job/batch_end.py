@@ -1,7 +1,8 @@
 """Find out when a batch is over: start what waits for it, and tell people how it ended.
 
-When one is over, and which ends people are told of, is decided in ``domain.batch``; so is which
-batches start after it (``start_or_cancel``). What the topic tells, ``functions.webhook`` posts to a
+Which job is over is judged in ``_BatchLook._walk``, by manifests. What an end is called, which ends
+people are told of and which batches start after it (``start_or_cancel``) is decided in
+``domain.batch``. What the topic tells, ``functions.webhook`` posts to a
 webhook.
 
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
@@ -36,7 +37,7 @@ from spindown.domain.batch import (
     EndsTold,
     OnFailure,
     is_forgotten,
-    is_over,
+    is_path_at_end,
     is_told,
     start_or_cancel,
 )
@@ -215,10 +216,10 @@ class _BatchLook:
         """
         store = self.store_of(workload)
         batch = read_batch(name, store, at_most_bytes=_INDEX_BYTES)
-        first = max(group, key=lambda one: (is_over(group[one].path), group[one].path))
+        first = max(group, key=lambda one: (is_path_at_end(group[one].path), group[one].path))
         row = group[first]
         seen, is_whole = self._walk(batch.jobs, row, store)
-        if not is_over(seen.path):
+        if not is_path_at_end(seen.path):
             if seen != row:
                 group[first] = self._keep(first, seen)
             elif batch.after:

@@ -1,7 +1,8 @@
 """Give a job back: to whoever comes next, or to the dead-letter queue for good.
 
 The caller holds the lock that its heartbeat takes too: a heartbeat between the two steps would
-hide the message again for nobody.
+hide the message again for nobody. Whether a job has failed for good is decided in
+``domain.dead_letter``, whether it goes on elsewhere in ``domain.wasted_work``.
 """
 
 from dataclasses import replace

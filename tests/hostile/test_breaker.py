@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import decode_manifest, manifest_key
-from spindown.domain.breaker import STRIKES
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Dispatch
 from spindown.domain.reason import ReasonCode
+from spindown.domain.useless_instance import STRIKES
 from spindown.error import NotFound
 from spindown.port import Outgoing
 from spindown.user import Item

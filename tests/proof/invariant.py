@@ -17,12 +17,12 @@ from spindown.contract.job.manifest import JobState, Manifest, Part, decode_mani
 from spindown.contract.job.message import parse_job, stored_prefix
 from spindown.contract.job.result import Record
 from spindown.contract.row import BudgetRow
-from spindown.domain.breaker import STRIKES
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
 from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.reason import ReasonCode
 from spindown.domain.termination import DRAINED_FOR
+from spindown.domain.useless_instance import STRIKES
 from spindown.ec2sim import EndReason
 from spindown.ec2sim.engine import DESCRIBED_FOR
 from spindown.error import ContractError, NotFound

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spindown.domain.breaker import has_missed_check_in
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.useless_instance import has_missed_check_in
 from spindown.job.worker_row import WorkerRow
 from spindown.worker.machine.fitness import Ask, Equipment, examine_gpus, find_fault
 from tests.builders import unfit

@@ -3,6 +3,10 @@
 Useless instances never checked in, or ended without a job although work waited, or ended because
 all their jobs had failed. Each kind has its own count, which starts again at 0 when something shows
 the contrary. What messages alone can bring about, whoever sent them, only slows launches down.
+
+Also decided in: ``domain.useless_instance`` (which instances count, how many stop launches, for how
+long), ``launch_need`` (an open breaker keeps a launch back), ``domain.useless_trait`` (which offers
+are asked last).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +22,12 @@ from spindown.control.observe.observation import TickFacts
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.launch_image import give_up_silent
 from spindown.control.plan.launch_outcome import ADOPTED
-from spindown.domain.breaker import (
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.learning import check_in_within
+from spindown.domain.offer import Pool
+from spindown.domain.pool_cooldown import cool_down
+from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
+from spindown.domain.useless_instance import (
     ACCOUNT_RETRY_AFTER,
     PACE,
     PROVEN_FOR,
@@ -35,11 +44,6 @@ from spindown.domain.breaker import (
     is_of_use,
     known_fault,
 )
-from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.learning import check_in_within
-from spindown.domain.offer import Pool
-from spindown.domain.pool_cooldown import cool_down
-from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.useless_trait import asked_last, clear_useful, count_useless
 from spindown.port import Refusal, When
 

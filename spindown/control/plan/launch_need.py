@@ -176,6 +176,7 @@ def _present(draft: PlanDraft) -> Capacity:
         knowledge=draft.facts.knowledge,
         policy=draft.facts.policy,
         now=draft.now,
+        watched_since=draft.fleet.remembered.watched_since,
     )
     workers_elsewhere = draft.fleet.workers_elsewhere
     return replace(found, workers=found.workers + workers_elsewhere) if workers_elsewhere else found
@@ -248,7 +249,8 @@ def fleet_headroom(draft: PlanDraft) -> float | None:
     if most is None:
         return None
     present = dollars_per_hour(list(fleet.workers.values()))
-    present += unanswered_dollars(list(fleet.launches.values()), draft.now)
+    launches, watched_since = list(fleet.launches.values()), fleet.remembered.watched_since
+    present += unanswered_dollars(launches, draft.now, watched_since)
     return max(most * (1.0 + ROUNDING) - present - fleet.dollars_elsewhere, 0.0)
 
 

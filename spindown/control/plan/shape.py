@@ -91,7 +91,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     )
     others = [w for w in fleet.workers.values() if w.shape != shape]
     launched = [x for x in fleet.launches.values() if x.shape != shape]
-    listed = facts.view.shapes.get(shape)
+    listed, watched = facts.view.shapes.get(shape), fleet.remembered.watched_since
     return PlanDraft(
         facts=replace(
             facts,
@@ -113,8 +113,8 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
             queue=known.queue,
             remembered=replace_fields(fleet.remembered, queue_fields(known.remembered)),
-            workers_elsewhere=fleet.workers_elsewhere + places(others, launched, now),
-            dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now),
+            workers_elsewhere=fleet.workers_elsewhere + places(others, launched, now, watched),
+            dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now, watched),
             shapes={},
         ),
     )
@@ -143,7 +143,7 @@ def _next_shape(name: str, known: ShapeQueue, draft: PlanDraft) -> ShapeQueue:
     return ShapeQueue(queue=known.queue, remembered=replace_fields(row, {"claims_seen": 0}))
 
 
-def route_messages(draft: PlanDraft) -> PlanDraft:
+def ask_for_routing(draft: PlanDraft) -> PlanDraft:
     """Have the messages routed in the entry queue."""
     facts = draft.facts
     if not facts.policy.types or not facts.entry_backlog.visible:

@@ -10,8 +10,9 @@ interruptions and idle time, and ``_score`` the product.
 
 Also decided in: ``learning.throughput`` and ``relative_throughput`` (how fast a machine is, before
 it is measured too), ``constraint`` (which offers are excluded), ``candidate`` (bands of nearly
-equal offers), ``useless_trait`` (which are asked last), ``control.plan.launch_request`` (which
-requests are made of the list).
+equal offers), ``useless_trait`` (which are asked last), ``exploration`` (which unmeasured ones are
+worth a try), ``control.plan.launch_request`` (which requests are made of the list). Within one
+request EC2 chooses (``aws.ec2``).
 """
 
 import math

@@ -18,9 +18,9 @@ from spindown.domain.offer import Processor
 from spindown.domain.policy import Dispatch, Policy
 
 _HOUR = timedelta(hours=1)
-#: How long a launch without an answer counts against ``max_workers``. By then its workers have
-#: checked in late, or their own timers have ended them. If it counted longer, a region that never
-#: answers again would keep all others from launching.
+#: How long a launch without an answer counts against ``max_workers`` while ticks ask EC2 for it. By
+#: then its workers have checked in late, or their own timers have ended them. If it counted longer,
+#: a region that never answers again would keep all others from launching.
 _UNANSWERED_FOR = timedelta(hours=1)
 
 
@@ -67,6 +67,7 @@ def capacity(
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
+    watched_since: datetime | None = None,
 ) -> Capacity:
     """Return what is launching, booting, idle or busy, less what is leaving.
 
@@ -76,7 +77,7 @@ def capacity(
     Each slot counts with a = (window + boot - x) / window, at most 1. x is the time until it can
     take a job: the rest of its boot or of its present job. A worker that was launched just now has
     x = boot and counts in full; otherwise the next tick would launch it again. A machine that was
-    launched for one job counts until it has it.
+    launched for one job counts until it has it. ``watched_since`` is as ``places`` has it.
     """
     boot, span = boot_p50(knowledge, policy), window(knowledge, policy)
     total, free, busy_ends = 0.0, 0, []
@@ -106,15 +107,24 @@ def capacity(
     return Capacity(
         items_per_hour=total,
         free_slots=free,
-        workers=places(workers, launches, now),
+        workers=places(workers, launches, now, watched_since),
         next_free=min(busy_ends, default=None),
         slots=tuple(slots),
     )
 
 
-def places(workers: Sequence[Worker], launches: Sequence[Launch], now: datetime) -> int:
-    """Return the places of ``max_workers`` that are taken, by launches without an answer too."""
-    asked = sum(launch.count for launch in _pending(launches, _UNANSWERED_FOR, now))
+def places(
+    workers: Sequence[Worker],
+    launches: Sequence[Launch],
+    now: datetime,
+    watched_since: datetime | None = None,
+) -> int:
+    """Return the places of ``max_workers`` that are taken, by launches without an answer too.
+
+    ``watched_since`` tells since when ticks have come without a break (``termination.watch_from``):
+    before that nobody could ask EC2 for a launch. None: always.
+    """
+    asked = sum(launch.count for launch in _unanswered(launches, now, watched_since))
     return sum(worker.holds_place for worker in workers) + asked
 
 
@@ -169,11 +179,13 @@ def headroom_slots(
     return workers * usual_slots(knowledge)
 
 
-def unanswered_dollars(launches: Sequence[Launch], now: datetime) -> float:
-    """Return the USD per hour that launches without an answer cost at most."""
+def unanswered_dollars(
+    launches: Sequence[Launch], now: datetime, watched_since: datetime | None = None
+) -> float:
+    """Return the USD per hour that launches without an answer cost, as ``places`` counts them."""
     return sum(
         launch.count * max((each.price_per_hour for each in launch.offered.values()), default=0.0)
-        for launch in _pending(launches, _UNANSWERED_FOR, now)
+        for launch in _unanswered(launches, now, watched_since)
     )
 
 
@@ -238,6 +250,14 @@ def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime)
     else:
         rest = abs(1.0 / usual - hours) + (left - 1) / usual
     return max(timedelta(hours=rest) - (now - beat_at), timedelta(0))
+
+
+def _unanswered(
+    launches: Sequence[Launch], now: datetime, watched_since: datetime | None
+) -> list[Launch]:
+    """Return the intents of unknown outcome that may still have given machines."""
+    is_new_watch = watched_since is not None and now - watched_since <= _UNANSWERED_FOR
+    return _pending(launches, timedelta.max if is_new_watch else _UNANSWERED_FOR, now)
 
 
 def _pending(launches: Sequence[Launch], within: timedelta, now: datetime) -> list[Launch]:

@@ -44,6 +44,22 @@ def test_a_lost_answer_to_a_launch_never_launches_twice(carried_out: bool) -> No
     assert {x.state for x in world.view().launches.values()} == {LaunchState.LAUNCHED}
 
 
+def test_a_launch_that_no_tick_could_ask_for_keeps_its_places() -> None:
+    world = with_policy(max_workers=1)
+    world.send()
+    world.compute.lose_next_answer(is_carried_out=True)
+    world.tick()
+    world.interfere = failing(Unreachable("on purpose"), "instances")
+
+    # Nothing has run for longer than a launch without an answer counts otherwise.
+    unheard = world.tick(minutes(67))
+    world.interfere = None
+    world.tick(minutes(1))
+
+    assert unheard.requests == ()
+    assert len(world.compute.bills()) == len(world.workers()) == 1
+
+
 def test_a_lost_answer_is_adopted_before_ec2_shows_the_instance() -> None:
     world = ControlWorld()
     world.compute.ec2.lag = minutes(3)

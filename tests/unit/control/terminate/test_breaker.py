@@ -9,11 +9,11 @@ import pytest
 from spindown.contract import row as rows
 from spindown.contract.decision import Decision, Outcome
 from spindown.contract.settings import RunSettings
-from spindown.domain.breaker import STRIKES
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.useless_instance import STRIKES
 from spindown.domain.useless_trait import UselessTrait
 from spindown.error import Unreachable
 from tests.builders import account_refused, ec2_said, minutes

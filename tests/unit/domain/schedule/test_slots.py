@@ -8,7 +8,7 @@ import pytest
 
 from spindown.domain.fleet import Launch, LaunchState, Offered, WorkerState
 from spindown.domain.learning import Knowledge
-from spindown.domain.schedule import capacity, unanswered_dollars
+from spindown.domain.schedule import capacity, places, unanswered_dollars
 from tests.builders import NOW, a_launch, a_lease, a_worker, minutes
 from tests.unit.domain.schedule.demand import POLICY, busy, present, sized
 
@@ -204,6 +204,14 @@ def test_an_unanswered_launch_counts_as_what_it_may_have_given() -> None:
     found = present(launches=[silent])
 
     assert (found.workers, found.slots, found.items_per_hour) == (3, (), 0.0)
+
+
+@pytest.mark.parametrize(("watched", "count"), [(60, 3), (61, 0)], ids=["new", "for long"])
+def test_an_old_launch_counts_until_ticks_have_watched(watched: int, count: int) -> None:
+    silent = a_launch(count=3, intended_at=NOW - minutes(600))
+
+    assert places([], [silent], NOW, NOW - minutes(watched)) == count
+    assert places([], [silent], NOW) == 0
 
 
 def test_an_unknown_boot_takes_as_long_as_the_policy_says() -> None:

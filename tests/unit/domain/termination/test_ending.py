@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.breaker import (
+from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.reason import NO_REASON, Reason, ReasonCode
+from spindown.domain.termination import Ending
+from spindown.domain.useless_instance import (
     could_not_claim,
     has_declined_all,
     has_failed_all,
@@ -14,9 +17,6 @@ from spindown.domain.breaker import (
     is_fault_of_ec2,
     known_fault,
 )
-from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reason import NO_REASON, Reason, ReasonCode
-from spindown.domain.termination import Ending
 from tests.builders import NOW, a_worker, ec2_said, minutes, unfit
 from tests.unit.domain.termination.fleet import Box, reaped
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from spindown.domain.breaker import could_check_in
 from spindown.domain.fleet import Worker
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.termination import is_heard, watch_from
+from spindown.domain.useless_instance import could_check_in
 from tests.builders import NOW, a_booting_worker, a_lease, minutes
 from tests.unit.domain.termination.fleet import POLICY, busy, condemned, reaped
 
