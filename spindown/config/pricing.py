@@ -14,8 +14,8 @@ from spindown.config.form import (
     TomlTable,
     remedy,
 )
+from spindown.domain.account_pricing import Discount, PaidMachines, Pricing
 from spindown.domain.offer import CapacityType
-from spindown.domain.pricing import Discount, PaidMachines, Pricing
 
 #: Taxes and a reseller's margin may add to EC2's price, but do not double it.
 _MULTIPLIER_AT_MOST = 2

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from spindown.domain.account_pricing import Pricing
 from spindown.domain.batch import EndsTold
 from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import Pricing
 
 #: Environment variables of every function.
 ENV_DEPLOYMENT = "SPINDOWN_DEPLOYMENT"

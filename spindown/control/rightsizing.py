@@ -19,9 +19,9 @@ from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.control.market import current_offers, holdable_types, load_catalogue
 from spindown.control.policy import current_policy
 from spindown.control.usage import ReadBounds, ReadTo, read_written
+from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.offer import Catalogue, InstanceType, trusted
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
-from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import misfit
 from spindown.domain.rightsizing import (
     LEARNED,

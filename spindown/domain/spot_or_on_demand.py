@@ -3,8 +3,8 @@
 ``schedule.finish_within`` decides by a deadline which mode of purchase holds; what is open is
 ranked. More ways lead to on demand: ``wasted_work``, if EC2 keeps taking a job's machines back;
 spot as a ``useless_trait``, which opens all rungs (``control.plan.offers``); on-demand capacity
-that is paid for already (``pricing.open_to_paid``); and ``control.plan.migrate``, for a job at
-work.
+that is paid for already (``account_pricing.open_to_paid``); and ``control.plan.migrate``, for a
+job at work.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Run any program for the items of a slot: one call after another, in a process or a container.
 
-What it is told and tells stands in ``worker.child.call``. Its exit status means:
+What it is told and tells stands in ``worker.child.program_call``. Its exit status means:
 
 0    done: an item without a result failed, unless it is the only one of the call
 65   (EX_DATAERR) the items without a result failed, the job goes on
@@ -17,12 +17,12 @@ from typing import Any
 
 from spindown.contract.run import Results
 from spindown.user import Item
-from spindown.worker.child.call import BadResult, Call, ResultReader, open_call
 from spindown.worker.child.code import Code
 from spindown.worker.child.container import Place
 from spindown.worker.child.failure_cause import Broken, FailureCause, MemoryKills, describe_end
 from spindown.worker.child.output import LogAllowance, Output
 from spindown.worker.child.process import Program
+from spindown.worker.child.program_call import BadResult, ProgramCall, ResultReader, open_call
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.code_folder import TooMuch, list_files, remove_tree
 from spindown.worker.log import EventLog
@@ -57,7 +57,7 @@ class CommandRunner:
         self.group = group
         self._kills = kills or MemoryKills(group=group)
         self._calls = 0
-        self._call: Call | None = None
+        self._call: ProgramCall | None = None
         self._program: Program | None = None
         #: A program and the first of its processes.
         self._first: tuple[Program, int] | None = None
@@ -163,7 +163,7 @@ class CommandRunner:
                 self._place.clean(self._call)
             self._close()
 
-    def _is_ready(self, call: Call, timeout: timedelta) -> bool:
+    def _is_ready(self, call: ProgramCall, timeout: timedelta) -> bool:
         """Start the call if what must come first has come."""
         if not self._is_prepared:
             self.warm()
@@ -188,7 +188,7 @@ class CommandRunner:
         self._start(call)
         return True
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: ProgramCall) -> None:
         output = Output(self._log, self._allowance)
         output.belong_to(call.task.job_id, call.task.epoch, call.task.output_log)
         self._reader = ResultReader(call)
@@ -204,7 +204,7 @@ class CommandRunner:
             group=self.group,
         )
 
-    def _look(self, call: Call, timeout: timedelta) -> Event | None:
+    def _look(self, call: ProgramCall, timeout: timedelta) -> Event | None:
         """Wait for the program's end; take what it has said meanwhile."""
         program = self._program
         if program is None:
@@ -235,7 +235,7 @@ class CommandRunner:
             self._answered_at = now
         return found
 
-    def _note_end(self, call: Call, program: Program, status: int) -> "_ProgramEnd":
+    def _note_end(self, call: ProgramCall, program: Program, status: int) -> "_ProgramEnd":
         """End what a program has left, and return how it ended."""
         program.kill()
         self._program = None
@@ -249,7 +249,7 @@ class CommandRunner:
         )
         return _ProgramEnd(status, last or broken.reason, broken)
 
-    def _read_rest(self, call: Call, end: "_ProgramEnd") -> Event:
+    def _read_rest(self, call: ProgramCall, end: "_ProgramEnd") -> Event:
         """Turn what a program that ended has still told into events, and at last its end."""
         try:
             found = self._read(is_last=True)
@@ -264,7 +264,7 @@ class CommandRunner:
             self._answers.extend([end.broken] if rest is None else [*rest, BatchDone()])
         return self._answers.popleft()
 
-    def _answer_rest(self, call: Call, status: int, said: str) -> Sequence[ItemDone] | None:
+    def _answer_rest(self, call: ProgramCall, status: int, said: str) -> Sequence[ItemDone] | None:
         """Answer for the items without a result; None: the attempt failed."""
         reader = self._reader
         if reader is None or status not in {0, EX_DATAERR}:
@@ -311,7 +311,7 @@ class _Failure(Exception):
         self.broken = Broken(cause, reason)
 
 
-def _whole(call: Call, value: Any, seconds: float) -> Sequence[ItemDone]:
+def _whole(call: ProgramCall, value: Any, seconds: float) -> Sequence[ItemDone]:
     """Answer for all items of a job at once: the first has what there is."""
     first, *others = (item.index for item in call.batch)
     try:

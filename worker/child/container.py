@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from spindown.error import SpindownError
-from spindown.worker.child.call import HOME, Call
 from spindown.worker.child.process import UNBUFFERED
+from spindown.worker.child.program_call import HOME, ProgramCall
 
 #: In the order of preference. Each understands the arguments below.
 RUNTIMES = ("docker", "podman", "nerdctl")
@@ -40,15 +40,15 @@ class Place(Protocol):
         """Return the program that must have run before the first call; empty: none."""
         ...
 
-    def command(self, call: Call) -> Sequence[str]:
+    def command(self, call: ProgramCall) -> Sequence[str]:
         """Return how to start a call."""
         ...
 
-    def environment(self, call: Call | None) -> Mapping[str, str]:
+    def environment(self, call: ProgramCall | None) -> Mapping[str, str]:
         """Return the environment to start it in; None: what is to be prepared."""
         ...
 
-    def first_process(self, call: Call, started: int) -> int | None:
+    def first_process(self, call: ProgramCall, started: int) -> int | None:
         """Return the process that all others of a call come from; None: there is none yet."""
         ...
 
@@ -56,7 +56,7 @@ class Place(Protocol):
         """Return why a call could not be started; "": it was."""
         ...
 
-    def clean(self, call: Call) -> bool:
+    def clean(self, call: ProgramCall) -> bool:
         """End what is left of a call; tell whether it is known that memory ended it."""
         ...
 
@@ -74,15 +74,15 @@ class Machine:
         """Return nothing: a command is there."""
         return ()
 
-    def command(self, call: Call) -> Sequence[str]:  # noqa: ARG002 - it is told by environment
+    def command(self, call: ProgramCall) -> Sequence[str]:  # noqa: ARG002 - it is told by environment
         """Return the command."""
         return (*self.launcher, *self.argv)
 
-    def environment(self, call: Call | None) -> Mapping[str, str]:
+    def environment(self, call: ProgramCall | None) -> Mapping[str, str]:
         """Return the command's environment."""
         return {**UNBUFFERED, **self.env, **(call.env if call else {})}
 
-    def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - one for all
+    def first_process(self, call: ProgramCall, started: int) -> int | None:  # noqa: ARG002 - one for all
         """Return the process itself."""
         return started
 
@@ -90,7 +90,7 @@ class Machine:
         """Return nothing: what cannot be started raises OSError."""
         return ""
 
-    def clean(self, call: Call) -> bool:  # noqa: ARG002 - its session is gone already
+    def clean(self, call: ProgramCall) -> bool:  # noqa: ARG002 - its session is gone already
         """Do nothing."""
         return False
 
@@ -138,7 +138,7 @@ class Container:
         """Return the pull of the image."""
         return (self.runtime, "pull", "--quiet", self.image)
 
-    def command(self, call: Call) -> Sequence[str]:
+    def command(self, call: ProgramCall) -> Sequence[str]:
         """Return the arguments of the runtime (golden files: tests/worker/child/golden)."""
         job = call.directory.parent
         options = [
@@ -164,13 +164,13 @@ class Container:
             options += ["--env", name if name in self.secrets else f"{name}={value}"]
         return (self.runtime, "run", *options, self.image, *self.argv)
 
-    def environment(self, call: Call | None) -> Mapping[str, str]:
+    def environment(self, call: ProgramCall | None) -> Mapping[str, str]:
         """Return what the runtime's own program needs, and the secrets that it passes on."""
         if call is None:
             return self.client_env
         return {**self.client_env, **{n: v for n, v in self.env.items() if n in self.secrets}}
 
-    def first_process(self, call: Call, started: int) -> int | None:  # noqa: ARG002 - only its client
+    def first_process(self, call: ProgramCall, started: int) -> int | None:  # noqa: ARG002 - only its client
         """Return the container's first process, which is no child of the client."""
         pid = self._ask("inspect", "--format", "{{.State.Pid}}", self._name(call)).strip()
         return int(pid) if pid.isdecimal() and pid != "0" else None
@@ -182,7 +182,7 @@ class Container:
         own = (f"{Path(self.runtime).name}: ", "Error: ")
         return next((line for line in lines if line.startswith(own)), "")
 
-    def clean(self, call: Call) -> bool:
+    def clean(self, call: ProgramCall) -> bool:
         """Remove the container, running or not; tell whether memory ended it."""
         name = self._name(call)
         state = self._ask("inspect", "--format", "{{.State.OOMKilled}} {{.State.Running}}", name)
@@ -192,7 +192,7 @@ class Container:
     def _ask(self, *arguments: str) -> str:
         return _ask(self.runtime, arguments, self.client_env)
 
-    def _name(self, call: Call) -> str:
+    def _name(self, call: ProgramCall) -> str:
         # Unique among all workers: one slot has one job, and one call at a time.
         job = call.directory.parent.name[-32:]
         return f"spindown-{self.owner}-{self.slot}-{job}-{call.directory.name}"

@@ -1,10 +1,10 @@
 """Run the command of a folder: ``python -m spindown.worker.child.folder``, as the user's code.
 
 The worker starts it for a job of a workload that takes folders (``run.folders``). Input: the
-variables of ``worker.child.call``; the item is the address of an archive, and its input the local
-copy. The copy must have the digest that the address names. Effects: unpacks it into TMPDIR, runs
-its command there, and writes ``{"exit_status": N}`` as the item's result; the item has failed
-unless that is 0.
+variables of ``worker.child.program_call``; the item is the address of an archive, and its input
+the local copy. The copy must have the digest that the address names. Effects: unpacks it into
+TMPDIR, runs its command there, and writes ``{"exit_status": N}`` as the item's result; the item has
+failed unless that is 0.
 
 Exit status: 0: the command has ended by itself; 65: the item is no archive; 1: told to stop. A
 command that a signal ended ends this process by the same signal.

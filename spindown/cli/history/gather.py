@@ -29,6 +29,7 @@ from spindown.cli.init import FIRST_WORKLOAD, first_document
 from spindown.cli.session import Session, open_session
 from spindown.config import Config, parse_duration
 from spindown.control.policy import effective_policy
+from spindown.domain.account_pricing import Pricing
 from spindown.domain.learning import (
     Knowledge,
     boot_p50,
@@ -38,7 +39,6 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceRequirements
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import reference_machine
 from spindown.error import BadInput
 from spindown.ledger.knowledge import read_knowledge, starts_baked

@@ -12,6 +12,7 @@ from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.option import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
+from spindown.domain.account_pricing import Pricing
 from spindown.domain.offer import (
     CapacityType,
     InstanceRequirements,
@@ -19,7 +20,6 @@ from spindown.domain.offer import (
     SpotPrice,
     slot_count,
 )
-from spindown.domain.pricing import Pricing
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput

@@ -6,7 +6,8 @@ image never works while it is being made.
 
 An image that was baked bears a stamp of what with. An instance whose template asks for something
 else, because a deploy is under way or an image could not be made, installs that over it: baking
-saves time at the start, and nothing depends on it.
+saves time at the start, and nothing depends on it. Which parts the user data of a workload has, by
+its ``image.mode``, is chosen in ``infra.workload``.
 """
 
 import hashlib

@@ -15,6 +15,7 @@ from spindown.contract.codec import decode, encode, from_json, to_json
 from spindown.contract.metric import DEPLOYMENT, SOURCE
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.unresponsive_region import SLOW
+from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.offer import (
     Catalogue,
     InstanceRequirements,
@@ -24,7 +25,6 @@ from spindown.domain.offer import (
     trusted,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import open_to_paid
 from spindown.domain.requirement import is_considered, limit_types
 from spindown.domain.spot_or_on_demand import allows
 from spindown.domain.wasted_work import is_ever_allowed

@@ -1,4 +1,8 @@
-"""What is on sale now: the catalogue with live spot prices, as far as either can be believed."""
+"""What is on sale now: the catalogue with live spot prices, as far as either can be believed.
+
+An offer's price is that of its machine with its disk and address (``domain.offer.build_offers``),
+less what the account pays by a discount or has paid already (``domain.account_pricing.adjust``).
+"""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +17,7 @@ from spindown.control.market.catalogue import (
     unstored_catalogue,
 )
 from spindown.control.unresponsive_region import ask
+from spindown.domain.account_pricing import Pricing, adjust, unmatched_paid
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     GP3_PRICE_PER_GIB_MONTH,
@@ -27,7 +32,6 @@ from spindown.domain.offer import (
     volume_price_per_hour,
 )
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import Pricing, adjust, unmatched_paid
 from spindown.domain.reason import NO_REASON, Reason, ReasonCode
 from spindown.domain.requirement import misfit
 from spindown.error import SpindownError, Unreachable

@@ -3,7 +3,8 @@
 A plan and its executor go by the same ``LaunchAllowance``. Each request takes what it may cost at
 most, whichever of its offers EC2 chooses, so that the next one fits beside it. Two workloads that
 launch at once do not overspend the month: ``reserve`` writes on the condition that the month's row
-still has room. Which workers the budget still pays for is planned in ``over_limits``.
+still has room. How much of the month is left is decided in ``domain.budget``, and worked out each
+tick in ``over_limits.end_over_budget``, with the workers that it still pays for.
 """
 
 import math

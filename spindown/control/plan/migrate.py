@@ -1,11 +1,11 @@
 """Move jobs with a deadline while they run: back to spot, or away from it to be done in time.
 
+When a job should move, and where to, is decided in ``domain.schedule.finish_within``.
+
 First another worker is launched; once it has checked in and is idle, the one that runs is told to
 give its jobs back, and the other takes them up where they were committed. Only the order to the
 worker is stored. Each tick looks again at who should move and who is idle. So a move that fails is
 started again, or dropped if it no longer pays.
-
-Also decided in: ``schedule.finish_within`` (when a job should move, and where to).
 """
 
 import math

@@ -24,13 +24,13 @@ from spindown.control.plan.launch_need import (
 )
 from spindown.control.plan.launch_outcome import UNANSWERED
 from spindown.control.plan.shape import of_shape
+from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.learning import interruption_rate, throughput, usual_throughput
 from spindown.domain.machine_count import Bounds, Sizing, count_machines, share_places, vcpus_left
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.pricing import open_to_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.reason import NO_REASON, About, Reason, ReasonCode
 from spindown.domain.requirement import misfit

@@ -1,6 +1,7 @@
 """Tell workers to end for which the month's budget does not pay, or the limits leave no room.
 
-``domain.budget`` and ``domain.surplus`` decide which these are. A worker hears it at its next
+``domain.budget`` and ``domain.surplus`` decide which these are; what the budget then leaves to
+launches is worked out with it (``end_over_budget``). A worker hears it at its next
 heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says, with ``surplus_at`` after
 the jobs in hand; one that boots is condemned.
 """
@@ -14,6 +15,7 @@ from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanD
 from spindown.control.plan.launch_allowance import used
 from spindown.control.plan.launch_need import waiting_work
 from spindown.control.plan.terminate import change_worker, condemn_and_terminate
+from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.budget import (
     ROUNDING,
     LaunchBudget,
@@ -25,7 +27,6 @@ from spindown.domain.budget import (
 )
 from spindown.domain.fleet import Launch, WorkerState
 from spindown.domain.learning import items_per_job
-from spindown.domain.pricing import open_to_paid
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.surplus import find_surplus
 from spindown.domain.termination import Condemnation, Terminations

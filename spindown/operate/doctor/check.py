@@ -22,6 +22,7 @@ from spindown.contract.row import (
     budget_sort_key,
     control_partition,
 )
+from spindown.domain.account_pricing import adjust, open_to_paid, unmatched_paid
 from spindown.domain.bake_or_bootstrap import snapshots_at_most
 from spindown.domain.boot import BootPhase, BootProfile, usual_boot
 from spindown.domain.budget import LaunchBudget, worker_lifetimes
@@ -35,7 +36,6 @@ from spindown.domain.offer import (
     Quota,
     build_offers,
 )
-from spindown.domain.pricing import adjust, open_to_paid, unmatched_paid
 from spindown.domain.ranking import CandidateList, Rejection, rank
 from spindown.domain.requirement import limit_types, unknown_names
 from spindown.domain.schedule import Demand

@@ -14,9 +14,9 @@ from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, RegionSettings, WorkloadSettings
 from spindown.control.policy import effective_policy
+from spindown.domain.account_pricing import Pricing
 from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Policy
-from spindown.domain.pricing import Pricing
 from spindown.error import NotFound, SpindownError
 from spindown.operate.doctor.unknown import Unknown
 from spindown.port import LiveEdit, SettingsStore

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from spindown.cli.explain.plan import Sort, plan_to_json, render_plan, sort_candidates
 from spindown.contract.settings import RegionSettings
+from spindown.domain.account_pricing import Discount, PaidMachines, Pricing
 from spindown.domain.offer import CapacityType, InstanceRequirements
 from spindown.domain.policy import WarmSpan, Weekday
-from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import PlannedTick, plan_next_tick
 from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of, with_policy

@@ -11,8 +11,8 @@ import pytest
 
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.price import Buyer, made_up_prices, pay, read_live, read_prices
+from spindown.domain.account_pricing import Discount, PaidMachines, Pricing
 from spindown.domain.offer import CapacityType, InstanceRequirements
-from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
 from spindown.memory import MemoryClock, MemoryMarket, PortCall, intercept

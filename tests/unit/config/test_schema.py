@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from spindown import config
 from spindown.config.form import TomlTable
 from spindown.contract.codec import decode, encode
+from spindown.domain.account_pricing import PaidMachines, Pricing
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung, WarmSpan, Weekday
-from spindown.domain.pricing import PaidMachines, Pricing
 from spindown.error import ConfigError
 from tests.unit.config.document import SMALLEST, with_value
 

@@ -25,7 +25,7 @@ from spindown.contract.job.message import encode_job, items_key, parse_items, pa
 from spindown.contract.location import check_declared, parse_location
 from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import SpindownError
-from spindown.worker.child.call import BadResult, Call, ResultReader
+from spindown.worker.child.program_call import BadResult, ProgramCall, ResultReader
 from spindown.worker.child.runner import Task
 from tests.bench.record import record
 from tests.unit.contract.manifest import WHOLE
@@ -143,7 +143,7 @@ class _Given(ResultReader):
     def __init__(self, data: bytes) -> None:
         outputs = Path("outputs-that-are-not-there")
         task = Task(job_id="j", outputs=outputs)
-        self._call = Call(task=task, batch=(), directory=outputs, output=outputs, env={})
+        self._call = ProgramCall(task=task, batch=(), directory=outputs, output=outputs, env={})
         self._file = io.FileIO(_as_file(data), "rb")
         self._rest = bytearray()
         self.left = {0, 1, 2}

@@ -13,9 +13,9 @@ from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, encode_usage, measured_key
 from spindown.control.market import load_catalogue, refresh
 from spindown.control.rightsizing import learn_sizes, learn_types, ranges_of, read_learned
+from spindown.domain.account_pricing import PaidMachines, Pricing
 from spindown.domain.offer import CapacityType, Catalogue, InstanceRequirements
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize, Rung
-from spindown.domain.pricing import PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from spindown.domain.rightsizing import (
     MEMORY,

@@ -15,12 +15,12 @@ import pytest
 
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
-from spindown.worker.child.call import BadResult, ResultReader, open_call
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import Machine
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.output import OutputLog
+from spindown.worker.child.program_call import BadResult, ResultReader, open_call
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.log import open_log
 from tests.local.waiting import until

@@ -13,7 +13,6 @@ import pytest
 
 from spindown.contract.run import Results, RunSpec
 from spindown.user import Item
-from spindown.worker.child.call import Call
 from spindown.worker.child.code import Code, has_code
 from spindown.worker.child.command import CommandRunner
 from spindown.worker.child.container import (
@@ -24,6 +23,7 @@ from spindown.worker.child.container import (
     remove_containers,
 )
 from spindown.worker.child.failure_cause import Broken, FailureCause
+from spindown.worker.child.program_call import ProgramCall
 from spindown.worker.child.runner import BatchDone, Event, ItemDone, Task
 from spindown.worker.log import open_log
 
@@ -31,9 +31,9 @@ GOLDEN = Path(__file__).parent / "golden"
 SCRATCH = Path("/var/lib/spindown/work/spindown-7/slot-1/job-a.3")
 
 
-def a_call() -> Call:
+def a_call() -> ProgramCall:
     outputs = SCRATCH / "outputs"
-    return Call(
+    return ProgramCall(
         task=Task(job_id="job-a", outputs=outputs, state=SCRATCH / "state"),
         batch=[Item(0, "a")],
         directory=SCRATCH / "call-1",

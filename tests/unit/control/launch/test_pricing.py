@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from spindown.domain.account_pricing import Discount, PaidMachines, Pricing
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung
-from spindown.domain.pricing import Discount, PaidMachines, Pricing
 from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import plan_next_tick
 from tests.builders import minutes

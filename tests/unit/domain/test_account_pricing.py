@@ -5,9 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from spindown.domain.offer import CapacityType, InstanceRequirements, Offer
-from spindown.domain.policy import Policy
-from spindown.domain.pricing import (
+from spindown.domain.account_pricing import (
     PAID_PRICE,
     Discount,
     PaidMachines,
@@ -16,6 +14,8 @@ from spindown.domain.pricing import (
     open_to_paid,
     unmatched_paid,
 )
+from spindown.domain.offer import CapacityType, InstanceRequirements, Offer
+from spindown.domain.policy import Policy
 from spindown.domain.spot_or_on_demand import price_ceilings
 from tests.builders import a_type, a_worker
 

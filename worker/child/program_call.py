@@ -1,6 +1,7 @@
 """What a program is told of its items, and what it tells of them: files and environment.
 
-The contract, the same for a command and a container (docs/programs.md):
+A Python function is called in ``user_code``. The contract, the same for a command and a container
+(docs/programs.md):
 
 SPINDOWN_JOB_ID      the job
 SPINDOWN_SLOT        which slot of the instance works on it, from 0 on
@@ -45,7 +46,7 @@ class BadResult(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ProgramCall:
     """One call of a program."""
 
     task: Task
@@ -60,7 +61,7 @@ class Call:
 
 def open_call(
     task: Task, batch: Sequence[Item], *, slot: int, number: int, results: Results
-) -> Call:
+) -> ProgramCall:
     """Write the files of a call; the directories that it names are there then."""
     job = task.outputs.parent
     if not (job / HOME).exists():
@@ -98,7 +99,7 @@ def open_call(
             "SPINDOWN_INPUT": "" if item.path is None else str(item.path),
             "SPINDOWN_ITEM_OUTPUT": str(task.outputs / str(item.index)),
         }
-    return Call(task=task, batch=batch, directory=directory, output=output, env=env)
+    return ProgramCall(task=task, batch=batch, directory=directory, output=output, env=env)
 
 
 def _described(item: Item, outputs: Path) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class ResultReader:
     could have made to stand for another one.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ProgramCall) -> None:
         self._call = call
         path = call.directory / "results.jsonl"
         self._file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0)
