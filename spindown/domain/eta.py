@@ -6,11 +6,14 @@ items are, and in when machines that boot are up:
 ======  ==================  ====================================  ====================
         other work first    items an hour of a slot               a machine that boots
 ======  ==================  ====================================  ====================
-sooner  none                learned, times the fast tenth's pace  the usual time
-likely  half of it          learned, or as the batch's own ones   the usual time
-later   all of it           that, or as those in hand, times the  19 of 20 boots
+sooner  none that waits     learned, times the fast tenth's pace  the usual time
+likely  half of what waits  learned, or as the batch's own ones   the usual time
+later   all that waits      that, or as those in hand, times the  19 of 20 boots
                             slow tenth's pace
 ======  ==================  ====================================  ====================
+
+A slot that holds another's job is free once that job is over. No job waits for it that another slot
+can take earlier.
 
 What was learned of quick items says nothing of long ones that follow. So the likely end goes by the
 batch's own items as well, where these take longer, and the latest end by those that are in hand: an
@@ -28,17 +31,19 @@ tenth's pace, it should be over after a while. If it is not, and nothing else of
 how long its items take, nothing is told.
 
 A machine that boots for longer than usual is expected at the late time, and after that to take as
-long again. A job that waits after a failure is not done before it can be received again.
+long again. A job that waits after a failure is begun no earlier than it can be received again, and
+where the machine that failed it is the only one, no earlier than that machine takes it again.
 
 Launches that are not yet asked for, interruptions and failures are not foreseen.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 
-from spindown.domain.fleet import Launch, Worker
+from spindown.domain.fleet import Launch, Lease, Worker
 from spindown.domain.learning import (
     DATA_SHEET_ERROR,
     ROBUST_FROM,
@@ -68,9 +73,10 @@ class WorkLeft:
     jobs: int
     #: Items that are left of its largest job: one slot does them one after the other.
     largest_job: float
+    #: Without what other jobs' slots hold.
     other_items: float = 0.0
     other_jobs: int = 0
-    #: Before this nobody can receive the last of its jobs that wait after a failure; None: none do.
+    #: Before this nobody takes the last of its jobs that wait after a failure; None: none do.
     not_before: datetime | None = None
 
 
@@ -84,6 +90,10 @@ class ExpectedSlots:
     ready_at: datetime
     #: When it is ready if it boots as slowly as 1 in 20.
     ready_late_at: datetime
+    #: Of the job of another that it holds: for how many hours its item in hand has been so, and how
+    #: many items come after that.
+    held_hours: float = 0.0
+    held_items: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,21 +153,26 @@ class Eta:
 
 
 def expect_slots(
-    workers: Iterable[Worker],
+    workers: Sequence[Worker],
     launches: Iterable[Launch],
     knowledge: Knowledge,
     policy: Policy,
     now: datetime,
+    leases: Iterable[Lease] = (),
 ) -> Sequence[ExpectedSlots]:
     """Return the slots that there are and that were asked for; none before anything was measured.
 
     Args:
-        workers: those of the workload.
+        workers: those that take jobs of the batch, or end after those of it that they hold.
         launches: its launches; only those without an answer count, since others are workers.
         knowledge: what was learned.
         policy: its policy.
         now: the time.
+        leases: what other jobs hold of these workers.
     """
+    held: dict[str, list[Lease]] = {}
+    for lease in leases:
+        held.setdefault(lease.instance_id, []).append(lease)
     if not any(record.hours > 0.0 for record in knowledge.throughput.values()):
         return ()
     usual, late = boot_p50(knowledge, policy), boot_p95(knowledge, policy)
@@ -177,7 +192,11 @@ def expect_slots(
             ready_late_at=worker.checked_in_at or boots(worker.launched_at)[1],
         )
         for worker in workers
-        if worker.takes_jobs
+    ]
+    there = [
+        part
+        for worker, one in zip(workers, there, strict=True)
+        for part in _parts(one, held.get(worker.instance_id, ()), now)
     ]
     asked = [
         ExpectedSlots(
@@ -190,6 +209,19 @@ def expect_slots(
         if launch.is_open
     ]
     return [*there, *asked]
+
+
+def _parts(machine: ExpectedSlots, held: Sequence[Lease], now: datetime) -> Iterator[ExpectedSlots]:
+    """Yield the slots of a machine that are free, and each that another's job holds."""
+    if machine.count > len(held):
+        yield replace(machine, count=machine.count - len(held))
+    for lease in held:
+        yield replace(
+            machine,
+            count=1,
+            held_hours=lease.age(now) / _HOUR,
+            held_items=max(lease.items - lease.items_done - 1.0, 0.0),
+        )
 
 
 def pace_spread(knowledge: Knowledge) -> PaceSpread:
@@ -228,31 +260,47 @@ def expect_end(
     able = [each for each in slots if each.count > 0 and each.items_per_hour > 0.0]
     if not able or left.items < 0.0:
         return None
-    half = math.ceil(left.other_jobs / 2)
     learned = math.fsum(x.count * x.items_per_hour for x in able) / sum(x.count for x in able)
     if own.is_unknown(learned * spread.slow):
         return None
-    usual_pace, slow = own.usual(learned), own.slowest(learned) * spread.slow
-    usual = [(each, _hours(each.ready_at, now)) for each in able]
-    late = [(each, _hours(each.ready_late_at, now)) for each in able]
-    sooner = _hours_of(left, usual, pace=spread.fast, others=0.0, other_jobs=0)
-    likely = _hours_of(left, usual, pace=usual_pace, others=left.other_items / 2, other_jobs=half)
-    later = _hours_of(left, late, pace=slow, others=left.other_items, other_jobs=left.other_jobs)
-    later += left.largest_job / (_best(able) * slow)
+    paces = (spread.fast, own.usual(learned), own.slowest(learned) * spread.slow)
+    hours = [
+        _hours_of(
+            left,
+            [(each, _ready(each, now, pace, aged, is_late=share == 1.0)) for each in able],
+            pace=pace,
+            share=share,
+        )
+        for pace, aged, share in zip(paces, _AGED, (0.0, 0.5, 1.0), strict=True)
+    ]
+    _, usual, slow = (left.largest_job / (_best(able) * pace) for pace in paces)
+    hours[-1] += slow
     sooner, likely, later = (
-        max(hours, own.oldest * aged)
-        for hours, aged in zip((sooner, likely, later), _AGED, strict=True)
+        max(each, own.oldest * aged) for each, aged in zip(hours, _AGED, strict=True)
     )
     if left.not_before is not None:
-        sooner = max(sooner, _hours(left.not_before, now))
+        begun = _hours(left.not_before, now)
+        sooner, likely, later = (
+            max(sooner, begun),
+            max(likely, begun + usual),
+            max(later, begun + slow),
+        )
     # Each is later than the one before, whatever the numbers.
-    hours = (sooner, max(sooner, likely), max(sooner, likely, later))
-    ends = [now + min(each, _LONGEST) * _HOUR for each in hours]
+    ordered = accumulate((sooner, likely, later), max)
+    ends = [now + min(each, _LONGEST) * _HOUR for each in ordered]
     return Eta(sooner=ends[0], likely=ends[1], later=ends[2])
 
 
 def _hours(at: datetime, now: datetime) -> float:
     return max((at - now) / _HOUR, 0.0)
+
+
+def _ready(
+    slots: ExpectedSlots, now: datetime, pace: float, aged: float, *, is_late: bool
+) -> float:
+    """Return after how many hours slots are there and hold no other job."""
+    up = _hours(slots.ready_late_at if is_late else slots.ready_at, now)
+    return up + slots.held_hours * aged + slots.held_items / (slots.items_per_hour * pace)
 
 
 def _best(slots: Iterable[ExpectedSlots]) -> float:
@@ -264,11 +312,11 @@ def _hours_of(
     slots: Sequence[tuple[ExpectedSlots, float]],
     *,
     pace: float,
-    others: float,
-    other_jobs: int,
+    share: float,
 ) -> float:
-    """Return after how many hours the batch is done, with some of the other work before it."""
-    items, jobs = left.items + others, max(left.jobs + other_jobs, 1)
+    """Return after how many hours the batch is done, with a share of the other work before it."""
+    items = left.items + left.other_items * share
+    jobs = max(left.jobs + math.ceil(left.other_jobs * share), 1)
     done = speed = at = 0.0
     ordered = sorted(slots, key=lambda each: (each[1], -each[0].items_per_hour))
     for each, ready in ordered:

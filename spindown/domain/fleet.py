@@ -206,6 +206,15 @@ class Worker:
         return self.state in _LIVE and not is_leaving
 
     @property
+    def ends_after_jobs(self) -> bool:
+        """Tell whether it ends by itself once the jobs in hand are over, and takes no other.
+
+        Not told of one that EC2 takes, or that gives its jobs to another machine.
+        """
+        gives_back = self.interrupted_at or self.gone_at or self.migrating_at
+        return self.is_live and not gives_back and not self.takes_jobs
+
+    @property
     def useless_since(self) -> datetime | None:
         """Return since when it is idle and not kept warm; None: it is busy."""
         if self.idle_since is None:
@@ -267,6 +276,14 @@ class Lease:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
         return (items + 1) / hours if items > 0 and hours > 0.0 else None
+
+    def age(self, now: datetime) -> timedelta:
+        """Return for how long the item in hand has been so, by the mean of those since the claim.
+
+        Of a job whose first item is in hand it is exact.
+        """
+        began = max(now - self.claimed_at, timedelta(0))
+        return began / (max(self.items_done - self.first_item, 0) + 1)
 
     def requeued(self, items_done: int, at: datetime) -> "RequeuedJob":
         """Return what to remember of the job as it leaves the slot."""

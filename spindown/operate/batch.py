@@ -1,7 +1,7 @@
 """The batches of a workload, gathered for a person: how far, what it cost, when it is done."""
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
 from spindown.domain.fleet import Backlog, Worker, all_of
 from spindown.domain.learning import Knowledge, items_per_job
+from spindown.domain.lease import LEAVE_FOR
 from spindown.domain.past_cost import Accrual, accrue_whole
 from spindown.domain.policy import Dispatch, Policy
 from spindown.domain.rightsizing import TypeSize, sized_at
@@ -86,6 +87,8 @@ class BatchStatus:
     #: None: it is over, or nothing is known: no speed was measured, or no machine is asked for, or
     #: its items take longer than was learned and no heartbeat has told how long.
     eta: Eta | None = None
+    #: Whether a machine takes further jobs of it, or is asked for.
+    has_machine: bool = False
     fault: str = ""
 
 
@@ -181,7 +184,7 @@ def shapes_of(jobs: Collection[str], view: LedgerView, expected: str) -> frozens
     """Return the shapes whose machines do these jobs: as some of them show, or as is expected."""
     seen = [(one.job_id, one.shape) for one in view.leases]
     seen += [(one.job_id, one.shape) for one in view.requeued_jobs.values()]
-    shown = {shape for job_id, shape in seen if job_id in jobs or _parent(job_id) in jobs}
+    shown = {shape for job_id, shape in seen if _is_of(job_id, jobs)}
     return frozenset(shown or {expected})
 
 
@@ -399,6 +402,7 @@ def _read_status(
         items_failed=sum(job.items_failed for job in jobs),
         dollars=sum(job.cost_usd for job in jobs),
         eta=None if is_held_back else _eta(jobs, batch.items, shapes, outlook),
+        has_machine=_has_machine(shapes, outlook),
     )
     return status, jobs
 
@@ -455,8 +459,12 @@ def _eta(
         # Of a batch whose items are known, a job that nobody has claimed has its share of them.
         usual = items / len(jobs)
     there = all_of(waiting for shape, waiting in outlook.waiting.items() if shape in shapes)
+    names = {job.job_id for job in left}
+    held = [one for one in outlook.view.leases if one.shape in shapes]
+    held_by_others = [one for one in held if not _is_of(one.job_id, names)]
     own = sum(job.jobs_left for job in left)
-    others = max(there.visible + there.in_flight + there.delayed - own, 0)
+    others = there.visible + there.in_flight + there.delayed - own - len(held_by_others)
+    others = max(others, 0)
     work = WorkLeft(
         items=sum(
             max((usual if job.items is None else job.items) - job.items_over, 0.0) for job in left
@@ -465,26 +473,69 @@ def _eta(
         largest_job=max(usual if job.largest_left is None else job.largest_left for job in left),
         other_items=others * items_per_job(outlook.knowledge, outlook.policy),
         other_jobs=others,
-        not_before=_last_try(left, outlook),
+        not_before=_last_try(left, shapes, outlook),
     )
     slots = expect_slots(
-        (one for one in outlook.view.workers.values() if one.shape in shapes),
+        _workers(left, shapes, outlook),
         (one for one in outlook.view.launches.values() if one.shape in shapes),
         outlook.knowledge,
         outlook.policy,
         outlook.at,
+        held_by_others,
     )
     return expect_end(work, slots, pace_spread(outlook.knowledge), outlook.at, _own(jobs, outlook))
 
 
-def _last_try(jobs: Sequence[JobProgress], outlook: Outlook) -> datetime | None:
-    """Return before when nobody can receive the last of these jobs; None: none waits so."""
-    names = {job.job_id for job in jobs}
-    tries = (
-        one.next_try_at
-        for one in outlook.view.requeued_jobs.values()
-        if one.job_id in names or _parent(one.job_id) in names
+def _workers(
+    left: Sequence[JobProgress], shapes: Collection[str], outlook: Outlook
+) -> Sequence[Worker]:
+    """Return the machines that do what is left of a batch.
+
+    Those that end after the jobs in hand are among them if these are all that is left.
+    """
+    names, view = {job.job_id for job in left}, outlook.view
+    in_hand = [one.instance_id for one in view.leases if _is_of(one.job_id, names)]
+    are_all_held = len(in_hand) >= sum(job.jobs_left for job in left)
+    return [
+        one
+        for one in view.workers.values()
+        if one.shape in shapes
+        and (
+            one.takes_jobs or (are_all_held and one.ends_after_jobs and one.instance_id in in_hand)
+        )
+    ]
+
+
+def _has_machine(shapes: Collection[str], outlook: Outlook) -> bool:
+    """Tell whether a machine takes further jobs of these shapes, or is asked for."""
+    workers, launches = outlook.view.workers.values(), outlook.view.launches.values()
+    return any(one.takes_jobs and one.shape in shapes for one in workers) or any(
+        one.is_open and one.shape in shapes for one in launches
     )
+
+
+def _last_try(
+    jobs: Sequence[JobProgress], shapes: Collection[str], outlook: Outlook
+) -> datetime | None:
+    """Return before when nobody takes the last of these jobs; None: none waits so.
+
+    A machine that has failed a job leaves it to others for a while. Where no other is there or
+    asked for, nobody takes it until then.
+    """
+    owners = {job.job_id: job.instance_id for job in jobs}
+    able = {
+        one.instance_id
+        for one in outlook.view.workers.values()
+        if one.takes_jobs and one.shape in shapes
+    }
+    is_asked = any(x.is_open and x.shape in shapes for x in outlook.view.launches.values())
+    tries = []
+    for one in outlook.view.requeued_jobs.values():
+        if not _is_of(one.job_id, owners):
+            continue
+        tries.append(one.next_try_at)
+        if one.failures and not is_asked and able == {owners.get(one.job_id)}:
+            tries.append(one.at + LEAVE_FOR)
     return max((at for at in tries if at is not None and at > outlook.at), default=None)
 
 
@@ -525,6 +576,6 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
 _SECONDS_PER_HOUR = 3600.0
 
 
-def _parent(job_id: str) -> str:
-    """Return the job whose child this is, by its id."""
-    return job_id.rpartition(".")[0]
+def _is_of(job_id: str, jobs: Container[str]) -> bool:
+    """Tell whether this is one of the jobs, or a child of one."""
+    return job_id in jobs or job_id.rpartition(".")[0] in jobs

@@ -70,6 +70,11 @@ def _progress_lines(batch: BatchStatus, now: datetime) -> Iterator[str]:
         yield f"done   in {say_eta(batch.eta, now)}"
     elif batch.state is BatchState.WAITING:
         yield "done   not known: no machine is there for it, or its speed is not known"
+    elif batch.state is BatchState.RUNNING and not batch.has_machine:
+        yield (
+            "done   not known: what works on it takes no further job, and no other machine is "
+            "there or asked for"
+        )
     elif batch.state is BatchState.RUNNING:
         yield "done   not known yet: the first items will tell how long one takes"
 

@@ -24,7 +24,7 @@ from spindown.domain.eta import (
 from spindown.domain.fleet import LaunchState
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.policy import Policy
-from tests.builders import NOW, a_launch, a_worker
+from tests.builders import NOW, a_launch, a_lease, a_worker
 
 EVEN = PaceSpread(slow=1.0, fast=1.0)
 LEFT = WorkLeft(items=300.0, jobs=3, largest_job=100.0)
@@ -187,14 +187,13 @@ def known(*rates: float) -> Knowledge:
     return Knowledge(throughput={("T4", 1.0): record}, boots=(120.0, 120.0, 600.0))
 
 
-def test_slots_are_of_workers_that_take_jobs_and_launches() -> None:
+def test_slots_are_those_of_workers_and_of_launches() -> None:
     there = a_worker("i-1", slots=2)
     boots = a_worker("i-2", checked_in_at=None, launched_at=NOW)
-    leaves = a_worker("i-3", draining_at=NOW)
     asked = a_launch(count=3, slots=2)
     refused = a_launch("other", state=LaunchState.REFUSED)
 
-    found = expect_slots([there, boots, leaves], [asked, refused], known(100.0), Policy(), NOW)
+    found = expect_slots([there, boots], [asked, refused], known(100.0), Policy(), NOW)
 
     assert [one.count for one in found] == [2, 1, 6]
     now, booting, launching = found
@@ -225,7 +224,20 @@ def test_a_boot_ends_after_now_however_long_it_takes(seconds: int, usual: int, l
 def test_a_job_is_not_done_before_it_can_be_received() -> None:
     at = NOW + timedelta(hours=4)
 
-    assert hours_of(replace(LEFT, not_before=at), slots(2)) == (4.0, 4.0, 4.0)
+    assert hours_of(replace(LEFT, not_before=at), slots(2)) == (4.0, 5.0, 5.0)
+
+
+def test_a_slot_that_holds_another_job_is_free_after_it() -> None:
+    one = WorkLeft(items=1.0, jobs=1, largest_job=1.0)
+    worker, begun = a_worker(slots=2), NOW - timedelta(hours=2)
+    leases = [a_lease(items=1, claimed_at=begun), a_lease(items=3, items_done=1, claimed_at=begun)]
+    alone = hours_of(one, *expect_slots([worker], [], known(100.0), Policy(), NOW, leases[:1]))
+    held = hours_of(one, *expect_slots([worker], [], known(100.0), Policy(), NOW, leases))
+
+    # An item takes 1 / 50 h, and twice that at the late end.
+    assert alone == pytest.approx((0.02, 0.02, 0.04))
+    # The second has one item in hand for an hour by the mean of two, and one more after it.
+    assert held == pytest.approx((1 / 9 + 0.04, 1.04, 9.06))
 
 
 def test_before_anything_was_measured_no_slot_is_of_use() -> None:

@@ -18,8 +18,9 @@ from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
 from spindown.domain.dead_letter import Failure
-from spindown.domain.fleet import Backlog, RequeuedJob
+from spindown.domain.fleet import Backlog, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, ThroughputRecord
+from spindown.domain.lease import LEAVE_FOR
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
@@ -429,6 +430,57 @@ def test_a_job_that_nobody_gets_yet_tells_when_it_is_tried() -> None:
     assert say_next_try(job.next_try_at, NOW) in screen_of(detail)
     # What the last tick has seen is no reason of its own.
     assert detail.batch.decision == ""
+
+
+def failed_once(world: World, *workers: Worker) -> LedgerView:
+    """Let i-1 fail the one job of a batch and take up another, one of a long item."""
+    world.submit("b", jobs=1, items=1)
+    world.leave("b-00000", HALF, 0, released=True, items=1)
+    job = RequeuedJob(job_id="b-00000", sent_at=NOW, items=1, items_done=0, at=NOW, failures=1)
+    other = a_lease(job_id="other", items=1, claimed_at=NOW - timedelta(seconds=60))
+    return LedgerView(
+        workers={one.instance_id: one for one in workers},
+        requeued_jobs={"b-00000": job},
+        leases=(other,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "soonest"),
+    [((), LEAVE_FOR), ((a_worker("i-2"),), timedelta(0))],
+    ids=["the only machine", "another is free"],
+)
+def test_a_failed_job_is_begun_where_a_machine_takes_it(
+    others: tuple[Worker, ...], soonest: timedelta
+) -> None:
+    world = World()
+    view = failed_once(world, a_worker(), *others)
+    world.outlook = replace(world.outlook, knowledge=KNOWN, view=view)
+
+    eta = world.listed()[0].eta
+
+    assert eta is not None
+    assert (eta.sooner - NOW >= LEAVE_FOR) is (soonest == LEAVE_FOR)
+    # The other's item has taken a minute, and may take nine more.
+    held = timedelta(0) if others else timedelta(seconds=60)
+    assert eta.likely - NOW > max(held, soonest)
+
+
+@pytest.mark.parametrize(("jobs", "is_told"), [(1, True), (2, False)])
+def test_a_machine_that_ends_does_what_it_holds(jobs: int, *, is_told: bool) -> None:
+    world = World()
+    world.submit("b", jobs=jobs, items=10 * jobs)
+    world.leave("b-00000", HALF, 5)
+    lease = a_lease(job_id="b-00000", items=10, items_done=5, claimed_at=NOW - timedelta(minutes=3))
+    view = LedgerView(workers={"i-1": a_worker(surplus_at=NOW)}, leases=(lease,))
+    world.outlook = replace(world.outlook, knowledge=KNOWN, view=view)
+    detail = world.detail("b")
+
+    assert (detail.batch.state, detail.batch.has_machine) == (BatchState.RUNNING, False)
+    assert (detail.batch.eta is not None) is is_told
+    # Without an ETA it is not told that items will tell a speed, which is known.
+    awaits = replace(detail, batch=replace(detail.batch, has_machine=True))
+    assert (screen_of(detail) == screen_of(awaits)) is is_told
 
 
 def test_a_job_whose_machine_was_ended_waits() -> None:
