@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from threading import Event
 from typing import Annotated
@@ -33,6 +33,12 @@ _GENTLY = (
     "Each worker ends after the jobs in its hands, once it hears of it at a heartbeat; what it "
     "takes until then is done too."
 )
+
+
+class DrainUndone(SpindownError):
+    """A drain was taken back by somebody else; the text is one sentence."""
+
+
 _AT_ONCE = (
     "Its machines are ended at once; jobs in hand begin again from their last commit once there is "
     "room for a worker again."
@@ -82,7 +88,7 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     stays = "what launches nothing more stays so, and its workers finish what they have in hand"
     with goes_on(f"{stays}; take it back with: {way_back}"):
         _begin(session, names, ports, is_told=not as_json)
-        looks = _looks(names, ports, now=now, every=every)
+        looks = _looks(names, ports, now=now, every=every, check=session.check_there)
         if as_json:
             _print_changes(looks, way_back)
         else:
@@ -140,18 +146,27 @@ def _show(looks: Iterable[Sequence[Remainder]]) -> None:
 
 
 def _looks(
-    names: Sequence[str], ports: ControlPorts, *, now: bool, every: float
+    names: Sequence[str],
+    ports: ControlPorts,
+    *,
+    now: bool,
+    every: float,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Sequence[Remainder]]:
     """Yield what is left until nothing is; with ``now`` terminate instances in between.
 
-    What gives no answer keeps nothing else from its end.
+    What gives no answer keeps nothing else from its end. ``check`` is called before each look.
 
     Raises:
+        DrainUndone: the live policy has room for a worker again.
         SpindownError: instances may not be terminated; all others have been asked to end.
     """
     pause = Event()
     while True:
+        check()
         left = [read_remainder(name, ports) for name in names]
+        if undone := [remainder.workload for remainder in left if remainder.has_room]:
+            raise DrainUndone(_say_undone(undone, names))
         yield left
         if all(remainder.is_empty for remainder in left):
             return
@@ -167,6 +182,12 @@ def _looks(
         if failed:
             raise failed[0]
         pause.wait(every)
+
+
+def _say_undone(undone: Sequence[str], names: Sequence[str]) -> str:
+    others = ", ".join(name for name in names if name not in undone)
+    more = f"; launching nothing more stays in force for {others}" if others else ""
+    return f"the drain of {', '.join(undone)} was taken back, so launches go on{more}"
 
 
 def _print_changes(looks: Iterable[Sequence[Remainder]], way_back: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
@@ -14,7 +14,14 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import Tell, clear_note, noted_if_slow, print_aside
 from spindown.cli.session import INSTANCE_ID, Session, find_workload, open_session
-from spindown.cli.wait import end_to_json, going_on, has_failed, say_ends, say_failures
+from spindown.cli.wait import (
+    end_to_json,
+    going_on,
+    has_failed,
+    say_awaited,
+    say_ends,
+    say_failures,
+)
 from spindown.contract.codec import encode
 from spindown.contract.log import (
     ATTEMPT_FAILED,
@@ -24,13 +31,10 @@ from spindown.contract.log import (
     USER_OUTPUT_LIMIT,
     USER_PROGRESS,
     followed_ids,
-    parent_id,
 )
-from spindown.domain.fleet import Worker, WorkerState
-from spindown.domain.reason import ReasonCode
+from spindown.domain.fleet import Worker
 from spindown.error import BadInput, NotFound, SpindownError, printable
 from spindown.job.result import JobProgress, read_progress
-from spindown.ledger import LedgerView
 from spindown.operate.log import (
     JobEnds,
     KeptLog,
@@ -42,8 +46,6 @@ from spindown.operate.log import (
     live_of_jobs,
     read_kept,
 )
-from spindown.operate.status import next_tries
-from spindown.reason_text import say_next_try, say_outcome
 
 #: From one look to the next, what it takes included, seconds.
 LOOK_SECONDS = 1.0
@@ -131,30 +133,14 @@ def show_jobs(
                 return ""
             return say_awaited(session.ledger(workload).read(), running, session.aws.clock.now())
 
+        def look_around() -> None:
+            session.check_there()
+            meanwhile()
+
         follower = LogFollower(live, ends.look, session.aws.clock)
-        _show_until_over(follower, screen, note, say_now, meanwhile)
+        _show_until_over(follower, screen, note, say_now, look_around)
     screen.show_ends(ends.ended)
     return ends.ended
-
-
-def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
-    """Return in a clause what is waited for until jobs print something."""
-    for lease in view.leases:
-        if _is_of(lease.job_id, jobs):
-            return f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
-    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
-        last = max(booting, key=lambda worker: worker.launched_at)
-        return f"{last.instance_id} boots ({last.pool})"
-    if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
-        return f"{tried}: {say_next_try(next_tries(view, now).get(tried), now)}"
-    # What was decided last may be older than the jobs.
-    if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
-        return "waiting for a worker"
-    return f"waiting: {say_outcome(view.decision.outcome, view.decision.summary)}"
-
-
-def _is_of(job_id: str, jobs: Collection[str]) -> bool:
-    return not {job_id, parent_id(job_id)}.isdisjoint(jobs)
 
 
 def _show_instance(
@@ -178,7 +164,8 @@ def _show_instance(
         if not follow:
             screen.show(live)
             return
-        _show_until_over(LogFollower(live, has_ended, clock), screen, note, say_now)
+        follower = LogFollower(live, has_ended, clock)
+        _show_until_over(follower, screen, note, say_now, session.check_there)
 
 
 def _show_until_over(
@@ -186,7 +173,7 @@ def _show_until_over(
     screen: "Screen",
     note: Tell,
     say_now: Callable[[], str],
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None],
 ) -> None:
     """Show what is new until the end; ``note`` hears what is waited for until something is."""
     pause, looks = Event(), 0

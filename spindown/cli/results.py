@@ -17,7 +17,14 @@ from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import clear_note, print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
-from spindown.cli.wait import end_to_json, going_on, say_failures, say_see_why, wait_for
+from spindown.cli.wait import (
+    end_to_json,
+    going_on,
+    say_failures,
+    say_see_why,
+    told_why,
+    wait_for,
+)
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.error import BadInput, ContractError, NotFound, SpindownError, printable
 from spindown.installed import require
@@ -67,7 +74,8 @@ def results(  # noqa: PLR0913 - each is an option of the command line
     if wait:
         with going_on(name, session.options):
             items = count_items(name, store)
-            wait_for(jobs, store, items=items, options=session.options)
+            tell = told_why(session.check_there, session.ledger(owner).read, session.aws.clock.now)
+            wait_for(jobs, store, items=items, options=session.options, meanwhile=tell)
     found = _Committed(session, owner, jobs, failed_only=failed)
     if summary:
         with session.told_if_slow():

@@ -4,14 +4,15 @@ It is found by the tags of the queue, so that who only submits needs no right to
 (``spindown iam submitter``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spindown.cli.option import LOCAL
-from spindown.cli.session import find_place, reach, wake
+from spindown.cli.session import Session, connect, find_place, reach, wake
 from spindown.config import WorkloadConfig
 from spindown.config.archive import check_code, differs_from
 from spindown.config.entrypoint import ModuleUnread
@@ -32,6 +33,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, BadInput, ConfigError, ContractError, NotFound
 from spindown.job.route import why_forbidden
 from spindown.job.submit import Draft
+from spindown.ledger import LedgerView
 from spindown.port import JobQueue, ObjectStore
 from spindown.reason_text import say
 
@@ -56,6 +58,8 @@ class Sender:
     config: WorkloadConfig | None = None
     #: Of the code that is deployed; "": not known.
     code_version: str = ""
+    #: As a session has it.
+    check_there: Callable[[], None] = lambda: None
 
     @property
     def queue(self) -> JobQueue:
@@ -121,6 +125,14 @@ class Sender:
         """Return the command that deploys the code that lies here."""
         place = self.options.removesuffix(LOCAL)
         return f"spindown {'deploy' if place == self.options else 'local up'}{place}"
+
+    @cached_property
+    def _session(self) -> Session:
+        return connect(self.deployment, self.aws.region)
+
+    def read_view(self) -> LedgerView:
+        """Read the ledger (raises SpindownError: who only submits may not)."""
+        return self._session.ledger(self.workload).read()
 
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
@@ -217,4 +229,5 @@ def open_sender(workload: str, config: Path, *, deployment: str | None, local: b
         inputs=place.inputs,
         config=(place.workloads or {}).get(workload),
         code_version=tags.get(tag.CODE_VERSION, ""),
+        check_there=place.check_there,
     )

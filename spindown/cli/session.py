@@ -4,11 +4,11 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from spindown.local.status import SystemStatus
 
 
+def _no_check() -> None:
+    """Of AWS nobody knows that no answer will come any more."""
+
+
 @dataclass(frozen=True)
 class Session:
     """One deployment and the ports to it, each built when it is first used."""
@@ -60,6 +64,8 @@ class Session:
     deployment: DeploymentSettings
     #: Options with which another command finds the same deployment, each with a space before it.
     options: str = ""
+    #: Raises SpindownError once it is known that no answer will come any more.
+    check_there: Callable[[], None] = _no_check
     _workloads: dict[str, WorkloadSettings] = field(default_factory=dict)
 
     @property
@@ -249,6 +255,8 @@ class DeploymentPlace:
     inputs: Mapping[str, Sequence[str]] | None
     #: What the file says of workloads; None: no file was given.
     workloads: Mapping[str, configuration.WorkloadConfig] | None = None
+    #: As a session has it.
+    check_there: Callable[[], None] = _no_check
 
 
 def find_place(
@@ -259,7 +267,7 @@ def find_place(
     Raises:
         BadInput: there is no such file, or the local system does not run it.
     """
-    region, inputs, workloads = None, None, None
+    region, inputs, workloads, check_there = None, None, None, _no_check
     options = f" --deployment {deployment}" if deployment is not None else ""
     if deployment is None:
         loaded = configuration.load(config, named=named)
@@ -268,12 +276,12 @@ def find_place(
         inputs = {name: workload.inputs for name, workload in workloads.items()}
         options = f" --config {shlex.quote(str(config))}" if config != CONFIG_FILE else ""
     if local:
-        here = point_at_local_system(config)
+        here, check_there = point_at_local_system(config)
         if here != deployment:
             remedy = f"the local system here runs {here}: name that, or start one for this file"
             raise BadInput("deployment", deployment, remedy)
         options += LOCAL
-    return DeploymentPlace(deployment, region, options, inputs, workloads)
+    return DeploymentPlace(deployment, region, options, inputs, workloads, check_there)
 
 
 def open_session(
@@ -286,7 +294,8 @@ def open_session(
     """
     place = find_place(config, deployment=deployment, local=local, named=named)
     with told_if_slow(local=local):
-        return replace(connect(place.deployment, place.region), options=place.options)
+        found = connect(place.deployment, place.region)
+    return replace(found, options=place.options, check_there=place.check_there)
 
 
 def connect(deployment: str, region: str | None) -> Session:
@@ -397,21 +406,22 @@ def has_credentials() -> bool:
     return found is not None
 
 
-def point_at_local_system(config: Path = CONFIG_FILE) -> str:
+def point_at_local_system(config: Path = CONFIG_FILE) -> tuple[str, Callable[[], None]]:
     """Point this process at the local system of its directory, and at nothing else of AWS.
 
-    Returns the name of the deployment that it runs.
+    Returns the name of the deployment that it runs, and what raises SpindownError once the system
+    has ended.
 
     Raises:
         BadInput: none runs here or beside the file.
     """
-    from spindown.local import environment  # noqa: PLC0415 - slow
+    from spindown.local import daemon, environment  # noqa: PLC0415 - slow
 
-    _, status = _find_local_system(config)
+    state, status = _find_local_system(config)
     for name in os.environ.keys() - environment.outer_environment().keys():
         del os.environ[name]
     os.environ.update(environment.aws_environment(status.endpoint, status.region))
-    return status.deployment
+    return status.deployment, partial(daemon.check_there, state.resolve(), status.pid)
 
 
 def _find_local_system(config: Path) -> "tuple[Path, SystemStatus]":

@@ -16,7 +16,7 @@ import typer
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import Sender, check_type, open_sender
-from spindown.cli.wait import going_on, is_well, say_trouble, sending, wait_for
+from spindown.cli.wait import going_on, is_well, say_trouble, sending, told_why, wait_for
 from spindown.contract.codec import encode, from_json
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -156,7 +156,13 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
 def _wait(sent: Batch, sender: Sender) -> None:
     """Wait until a batch is over; say why it is not well, and exit 1."""
     with going_on(sent.batch_id, sender.options):
-        ends = wait_for(sent.jobs, sender.store, items=sent.items, options=sender.options)
+        ends = wait_for(
+            sent.jobs,
+            sender.store,
+            items=sent.items,
+            options=sender.options,
+            meanwhile=told_why(sender.check_there, sender.read_view, sender.aws.clock.now),
+        )
     if not is_well(ends):
         for line in say_trouble(sent.batch_id, ends, sender.store, sender.options):
             print_aside(line)

@@ -1,10 +1,11 @@
 """Wait until jobs are over, and show how far they are."""
 
+import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from threading import Event
 from typing import Any
@@ -17,14 +18,19 @@ from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState
+from spindown.contract.log import followed_ids, parent_id
 from spindown.domain.batch import BatchEnd
+from spindown.domain.fleet import Lease, WorkerState
+from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
 from spindown.job.result import JobProgress
 from spindown.job.submit import SendStage
+from spindown.ledger import LedgerView
 from spindown.operate.batch import cancelled_why, first_failed
 from spindown.operate.log import JobEnds
+from spindown.operate.status import next_tries
 from spindown.port import ObjectStore
-from spindown.reason_text import say_count, say_dollars, say_items, say_next_try
+from spindown.reason_text import say_count, say_dollars, say_items, say_next_try, say_outcome
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130
@@ -33,6 +39,9 @@ _LOOK_SECONDS = 2.0
 _STATES_A_LOOK = 100
 #: Different causes of failures that are told; each attempt may word its own.
 _CAUSES_SHOWN = 5
+#: Silence before it is told why nothing is at work, and from one look at that to the next.
+_QUIET_FOR, _WHY_EVERY = timedelta(seconds=20), timedelta(seconds=6)
+_DIGITS = re.compile(r"\d+")
 
 
 def wait_for(
@@ -41,6 +50,7 @@ def wait_for(
     *,
     items: int | None = None,
     options: str = "",
+    meanwhile: Callable[[Collection[str]], object] = lambda _: None,
     pause: Callable[[], object] = lambda: Event().wait(_LOOK_SECONDS),
 ) -> Mapping[str, JobProgress]:
     """Wait until all jobs are over; return how they ended. Without an answer of AWS, ask again.
@@ -52,6 +62,7 @@ def wait_for(
         store: their workload's.
         items: that they have together; None: the jobs themselves tell.
         options: with which another command finds the same deployment.
+        meanwhile: is given the jobs that are not over, after each look.
         pause: waits between two looks.
     """
     ends, told = JobEnds(jobs, store, at_once=_STATES_A_LOOK), set[str]()
@@ -62,9 +73,66 @@ def wait_for(
                 print_aside(f"{job.job_id}: {job.failures_told}; it is tried again; {why}")
             standing = _Standing(ends, len(jobs), items)
             show(standing.words, standing.items_over, standing.items)
+            meanwhile([job for job in jobs if job not in ends.ended])
             pause()
     print_aside(say_ends(ends.ended))
     return ends.ended
+
+
+def told_why(
+    check_there: Callable[[], object],
+    read_view: Callable[[], LedgerView],
+    now: Callable[[], datetime],
+) -> Callable[[Collection[str]], None]:
+    """Return what tells why none of some jobs is at work, once for each change.
+
+    Args:
+        check_there: raises SpindownError once no answer will come any more.
+        read_view: reads the ledger of their workload.
+        now: the time.
+    """
+    due_at, told = now() + _QUIET_FOR, ""
+
+    def tell(jobs: Collection[str]) -> None:
+        nonlocal due_at, told
+        check_there()
+        if (at := now()) < due_at:
+            return
+        due_at = at + _WHY_EVERY
+        # Who may not read the ledger waits all the same.
+        with suppress(SpindownError):
+            view = read_view()
+            names = {name for job in jobs for name in followed_ids(job)}
+            why = "" if _find_lease(view, names) else say_awaited(view, names, at)
+            # Another time or count is no other reason.
+            if why and (kind := _DIGITS.sub("", why)) != told:
+                told = kind
+                print_aside(why)
+
+    return tell
+
+
+def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
+    """Return in a clause what is waited for until jobs print something."""
+    if lease := _find_lease(view, jobs):
+        return f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
+    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
+        last = max(booting, key=lambda worker: worker.launched_at)
+        return f"{last.instance_id} boots ({last.pool})"
+    if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
+        return f"{tried}: {say_next_try(next_tries(view, now).get(tried), now)}"
+    # What was decided last may be older than the jobs.
+    if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
+        return "waiting for a worker"
+    return f"waiting: {say_outcome(view.decision.outcome, view.decision.summary)}"
+
+
+def _find_lease(view: LedgerView, jobs: Collection[str]) -> Lease | None:
+    return next((lease for lease in view.leases if _is_of(lease.job_id, jobs)), None)
+
+
+def _is_of(job_id: str, jobs: Collection[str]) -> bool:
+    return not {job_id, parent_id(job_id)}.isdisjoint(jobs)
 
 
 def _newly_failing(jobs: Iterable[JobProgress], told: set[str]) -> Iterator[JobProgress]:

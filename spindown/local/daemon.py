@@ -238,6 +238,13 @@ def status(state: Path | None = None) -> SystemStatus | None:
     return None if answer is None else decode(SystemStatus, answer)
 
 
+def check_there(state: Path, pid: int) -> None:
+    """Check that the local system of a directory is still that process (raises `DaemonError`)."""
+    holder = StateDirectory(state).holder()
+    if holder is None or holder.get("pid") != pid:
+        raise DaemonError("The local system of this folder has ended, and its jobs with it.")
+
+
 def with_jobs(state: Path | None = None) -> Sequence[str]:
     """Return the workloads of a local system with a job that has begun; none when none runs."""
     found: Sequence[str] = _ask(state, WITH_JOBS_PATH) or ()

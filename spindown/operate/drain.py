@@ -12,7 +12,7 @@ from datetime import datetime
 from spindown.contract import tag
 from spindown.contract.codec import from_json
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.policy import edit_policy
+from spindown.control.policy import current_policy, edit_policy
 from spindown.domain.fleet import NOTHING_WAITS, all_of
 from spindown.error import ContractError, SpindownError
 from spindown.job.policy import read_standing
@@ -43,6 +43,8 @@ class Remainder:
     instances: tuple[InstanceView, ...]
     #: Jobs that stay in the queue; nobody takes them until there is room for a worker again.
     waiting: int = 0
+    #: Whether the live policy has room for a worker: nobody drains, or the drain was taken back.
+    has_room: bool = False
     #: What could not be read, a region or a part of the deployment -> why. More may run there.
     unread: Mapping[str, SpindownError] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     unread: dict[str, SpindownError] = {}
     settings: WorkloadSettings | None = None
     ours: Mapping[str, str] = {}
-    is_heard, view, queue = False, LedgerView(), NOTHING_WAITS
+    is_heard, has_room, view, queue = False, False, LedgerView(), NOTHING_WAITS
     with _noted("settings", unread):
         deployment = ports.deployment()
         ours = tag.whose(deployment.name, workload, home=deployment.region)
@@ -99,6 +101,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
     # In this order: what was launched before the edit was heard of is in what is read after.
     with _noted("ledger", unread):
         is_heard = read_standing(ports.table, workload).policy.max_workers == 0
+        has_room = current_policy(workload, ports)[1].max_workers > 0
         view = Ledger(ports.table, workload).read()
     if settings is not None:
         with _noted("queue", unread):
@@ -119,6 +122,7 @@ def read_remainder(workload: str, ports: ControlPorts) -> Remainder:
         ),
         instances=tuple(each for each in instances if each.state not in _ENDED),
         waiting=queue.visible + queue.delayed,
+        has_room=has_room,
         unread=unread,
     )
 

@@ -114,9 +114,14 @@ def _looks(
 def _later_looks(
     session: Session, workloads: Sequence[str] | None, every: float, pause: Event
 ) -> Iterator[list[Status]]:
-    """Yield what there is; without an answer of AWS that is nothing, this time."""
+    """Yield what there is; without an answer of AWS that is nothing, this time.
+
+    Raises:
+        SpindownError: there is nobody any more who could answer.
+    """
     while True:
         pause.wait(every)
+        session.check_there()
         with suppress(Throttled, Unreachable):
             yield _read(session, workloads)
 

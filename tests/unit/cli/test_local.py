@@ -12,7 +12,7 @@ from spindown.cli.local import down, left_off, render_instances, say_untold, say
 from spindown.cli.session import point_at_local_system
 from spindown.config import Config, load
 from spindown.error import BadInput, ConfigError
-from spindown.local.daemon import DaemonError
+from spindown.local.daemon import DaemonError, check_there
 from spindown.local.state import StateDirectory
 from spindown.local.status import InstanceStatus, QueueStatus, SystemStatus
 
@@ -91,6 +91,18 @@ def test_local_is_found_beside_the_file_from_elsewhere(
             point_at_local_system(project / "spindown.toml")
         with pytest.raises(BadInput, match="no local system runs in this folder: run this where"):
             point_at_local_system(Path("spindown.toml"))
+
+
+def test_who_follows_hears_that_the_local_system_has_ended(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    with directory.held():
+        directory.tell()
+        check_there(tmp_path, directory.pid)
+        # Another was started in its place.
+        with pytest.raises(DaemonError, match="has ended"):
+            check_there(tmp_path, directory.pid + 1)
+    with pytest.raises(DaemonError, match="has ended"):
+        check_there(tmp_path, directory.pid)
 
 
 def a_config(directory: Path, deployment: str = "", run: str = "") -> Config:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.logs import say_awaited
 from spindown.cli.run import (
     draft_run,
     least_gpu_memory,
@@ -17,6 +16,7 @@ from spindown.cli.run import (
     without_gpu,
 )
 from spindown.cli.sender import check_type
+from spindown.cli.wait import say_awaited
 from spindown.contract.decision import (
     Decision,
     DecisionSummary,

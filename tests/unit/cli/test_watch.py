@@ -12,7 +12,7 @@ import pytest
 
 from spindown.cli.explain.status import _looks
 from spindown.cli.session import Session
-from spindown.error import Throttled, Unreachable
+from spindown.error import SpindownError, Throttled, Unreachable
 
 
 @dataclass
@@ -30,6 +30,10 @@ class Asked:
         yield
         self.noted.append("end")
 
+    def check_there(self) -> None:
+        if not self.answers:
+            raise SpindownError("nobody is there")
+
     def status(self, workload: str) -> Any:
         self.noted.append(workload)
         answer = self.answers.pop(0)
@@ -46,6 +50,11 @@ def test_a_look_without_an_answer_is_tried_again() -> None:
     lost = (Throttled("slow down"), Unreachable("no route"))
 
     assert looks("one", *lost, "two", at_most=2) == [["ocr: one"], ["ocr: two"]]
+
+
+def test_it_ends_once_nobody_can_answer_any_more() -> None:
+    with pytest.raises(SpindownError, match="nobody is there"):
+        looks("one", Unreachable("no route"), at_most=2)
 
 
 def test_what_cannot_begin_is_told() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.drain import _looks, render_remainder
+from spindown.cli.drain import DrainUndone, _looks, render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.control.policy import edit_policy
@@ -80,6 +80,35 @@ def test_a_region_without_an_answer_keeps_no_other_from_its_end(without: str) ->
     world.interfere = None
     list(islice(looks, 2))
     assert states(world, AWAY) == {"terminated"}
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["gently", "at once"])
+def test_a_drain_that_was_taken_back_is_over(*, now: bool) -> None:
+    world = ControlWorld()
+    worker = world.launched()
+    begin_drain(WORKLOAD, world.ports)
+    looks = _looks([WORKLOAD], world.ports, now=False, every=0.0)
+    next(looks)
+    end_drain(WORKLOAD, world.ports)
+
+    with pytest.raises(DrainUndone, match=WORKLOAD):
+        next(_looks([WORKLOAD], world.ports, now=now, every=0.0))
+    with pytest.raises(DrainUndone):
+        next(looks)
+
+    left = read_remainder(WORKLOAD, world.ports).instances
+    assert [one.instance_id for one in left] == [worker.instance_id]
+
+
+def test_a_drain_ends_where_nobody_can_answer_any_more() -> None:
+    world = ControlWorld()
+    begin_drain(WORKLOAD, world.ports)
+
+    def check() -> None:
+        raise AccessDenied("it has ended")
+
+    with pytest.raises(AccessDenied):
+        list(_looks([WORKLOAD], world.ports, now=False, every=0.0, check=check))
 
 
 def test_ends_all_that_it_may_before_it_says_what_it_may_not() -> None:

@@ -2,19 +2,23 @@
 
 import hashlib
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spindown.cli.render.bar import open_lines
-from spindown.cli.wait import is_well, say_trouble, wait_for
+from spindown.cli.wait import is_well, say_trouble, told_why, wait_for
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.domain.dead_letter import Failure
+from spindown.domain.fleet import WorkerState
 from spindown.ec2sim import MemoryClock
-from spindown.error import Unreachable
+from spindown.error import SpindownError, Unreachable
 from spindown.job.cancel import REASON
+from spindown.ledger import LedgerView
 from spindown.memory.store import MemoryObjectStore
 from spindown.port import StoredObject
+from tests.builders import NOW, a_lease, a_worker
 
 
 class Store(MemoryObjectStore):
@@ -122,6 +126,38 @@ def test_failed_items_are_told_once_a_cause() -> None:
     assert list(say_trouble("lot", ends, store, "")) == ["failed: a  0  0  boom", see]
     store.is_silent = True
     assert list(say_trouble("lot", ends, store, "")) == [see]
+
+
+def test_who_waits_is_told_once_why_nothing_is_at_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    boots = LedgerView(workers={"i-1": a_worker("i-1", state=WorkerState.BOOTING)})
+    works = LedgerView(leases=(a_lease(job_id="a", instance_id="i-1"),))
+    views = iter([LedgerView(), boots, boots, works])
+    seconds = iter([0, 19, 20, 21, 40, 60, 80])
+    tell = told_why(
+        lambda: None, lambda: next(views), lambda: NOW + timedelta(seconds=next(seconds))
+    )
+
+    said = []
+    for _ in range(6):
+        tell(["a"])
+        said.append(capsys.readouterr().err)
+
+    assert ["worker" in one for one in said] == [False, True, False, False, False, False]
+    assert ["i-1 boots" in one for one in said] == [False, False, False, True, False, False]
+    assert said[-2:] == ["", ""]
+
+
+def test_a_wait_ends_once_nobody_can_answer_any_more() -> None:
+    def check() -> None:
+        raise SpindownError("nobody is there")
+
+    store = Store(MemoryClock())
+    leave(store, "a", JobState.RUNNING)
+    tell = told_why(check, LedgerView, MemoryClock().now)
+    with pytest.raises(SpindownError, match="nobody is there"):
+        wait_for(["a"], store, meanwhile=tell, pause=lambda: None)
 
 
 def leave(store: Store, job_id: str, state: JobState, **changes: Any) -> None:
