@@ -327,7 +327,7 @@ _ACTIONS = {
     "replay": "ask again for launch {subject}",
     "give-up": "give up launch {subject}",
     "migrate": "tell {subject} to give its jobs back",
-    "wind-down": "tell {subject} to end after its jobs, or at once if `when_spent` says so",
+    "wind-down": "tell {subject} to end after its jobs",
     "launch": "launch workers for {subject}",
 }
 
@@ -337,7 +337,9 @@ def say_action(action: ActionRecord) -> str:
     words = _ACTIONS.get(action.kind)
     if words is None:
         return _line(f"{action.kind} {action.subject}")
-    return _line(words.format(subject=action.subject))
+    is_spent = action.reason.code is ReasonCode.BUDGET_ENDS_WORKER
+    more = ", or at once if `when_spent` says so" if is_spent else ""
+    return _line(words.format(subject=action.subject) + more)
 
 
 def say_asked_pools(decision: Decision) -> Mapping[str, str]:
@@ -1215,7 +1217,10 @@ _WORDS: Mapping[ReasonCode, str | Callable[[About], str]] = {
         "{spent:.2f} of {budget_per_month:g} USD of the month are spent, and the rest is set aside "
         "or too little"
     ),
-    ReasonCode.SURPLUS_WORKER: "max_workers is {max_workers}, and there are {workers}",
+    ReasonCode.SURPLUS_WORKER: lambda about: (
+        f"max_workers is {about['max_workers']}, and there "
+        f"{'is' if about['workers'] == 1 else 'are'} {say_count(about['workers'], 'worker')}"
+    ),
     ReasonCode.SURPLUS_DOLLARS: (
         "the workload costs {dollars_per_hour:.2f} USD an hour, and max_dollars_per_hour is "
         "{max_dollars_per_hour:g}"

@@ -1,6 +1,7 @@
 """``spindown cancel``: stop a job or a batch; its committed results stay."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from spindown.cli import option
 from spindown.cli.render.line import print_aside, print_line
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
+from spindown.error import BadInput
 from spindown.job.cancel import Cancelled, CancelOutcome
 from spindown.job.cancel import cancel as cancel_jobs
 from spindown.reason_text import say_items
@@ -27,7 +29,7 @@ def cancel(
     session = open_session(config, deployment=deployment, local=local)
     # All names are looked up before the first job is touched.
     is_all, unclaimed = True, 0
-    for owner, jobs in [_find(session, name, workload) for name in names]:
+    for owner, jobs in _find_all(session, names, workload):
         for one in cancel_jobs(owner, jobs, session.work_ports(owner)):
             is_all = is_all and one.outcome is not CancelOutcome.NEWER_SCHEMA
             unclaimed += not one.was_claimed and one.outcome is CancelOutcome.CANCELLED
@@ -67,5 +69,15 @@ def _say_letter(one: Cancelled) -> str:
     )
 
 
-def _find(session: Session, name: str, workload: str | None) -> tuple[str, tuple[str, ...]]:
-    return find_workload(session, name, workload=workload, argument="BATCH or JOB")
+def _find_all(
+    session: Session, names: Sequence[str], workload: str | None
+) -> list[tuple[str, tuple[str, ...]]]:
+    argument = "BATCH or JOB"
+    try:
+        return [
+            find_workload(session, each, workload=workload, argument=argument) for each in names
+        ]
+    except BadInput:
+        if len(names) > 1:
+            print_aside("nothing was cancelled, for one of the names is wrong")
+        raise

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from spindown.cli import option
-from spindown.cli.render.line import goes_on, noted_if_slow, print_aside, print_line
+from spindown.cli.render.line import confirm, goes_on, noted_if_slow, print_aside, print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
 from spindown.control.policy import current_policy
@@ -83,7 +83,7 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
         _undo(session, names, ports, as_json=as_json)
         return
     if question:
-        typer.confirm(question, abort=True, err=as_json)
+        confirm(question, err=as_json)
     way_back = f"spindown drain {'--all' if is_all else workload} --undo{session.options}"
     stays = "what launches nothing more stays so, and its workers finish what they have in hand"
     with goes_on(f"{stays}; take it back with: {way_back}"):

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 from spindown.cli import option
 from spindown.cli.group import make_group
 from spindown.cli.render.line import (
+    confirm,
     goes_on,
     noted_if_slow,
     print_aside,
@@ -25,14 +26,14 @@ from spindown.cli.render.line import (
 from spindown.cli.render.table import make_table
 from spindown.cli.session import local_aws
 from spindown.contract.codec import encode
-from spindown.contract.name import is_entry, resource_name
+from spindown.contract.name import holds_jobs, is_entry, resource_name
 from spindown.contract.run import is_parameter
 from spindown.ec2sim.instance import InstanceState
 from spindown.error import NotFound, SpindownError
 from spindown.installed import require
 from spindown.local import STATE, TICK, daemon
 from spindown.local.state import StateDirectory
-from spindown.local.status import InstanceStatus, SystemStatus
+from spindown.local.status import InstanceStatus, QueueStatus, SystemStatus
 from spindown.reason_text import say_count
 
 if TYPE_CHECKING:
@@ -199,15 +200,17 @@ def run(
 def down(
     *,
     state: State = STATE,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before results are lost.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before jobs or results are lost.")
+    ] = False,
     as_json: option.Json = False,
 ) -> None:
     """Stop the local system and everything that it runs; its queues and results are then gone."""
     if not yes:
-        with noted_if_slow("looking for results that would be lost ..."):
+        with noted_if_slow("looking for what would be lost ..."):
             lost = _find_lost(state)
         if lost:
-            typer.confirm(f"{lost} Go on? (--yes: do not ask)", abort=True, err=True)
+            confirm(f"{lost} Go on? (--yes: do not ask)", err=True)
     ending = (
         f"the local system may still be ending; go on with: spindown local down{_option(state)}"
     )
@@ -226,14 +229,32 @@ def down(
 
 
 def _find_lost(state: Path) -> str:
-    """Say what is lost with the system; "": no job has begun, or it does not answer."""
+    """Say what is lost with the system; "": there is no job, or it does not answer."""
     with suppress(daemon.DaemonError):
-        if found := daemon.with_jobs(state):
-            return (
-                f"The results and costs of {', '.join(found)} are lost with the system. "
-                "To keep results: spindown results BATCH --download DIR --local."
-            )
+        found = daemon.status(state)
+        return say_lost(daemon.with_jobs(state), found.queues if found else ())
     return ""
+
+
+def say_lost(with_jobs: Sequence[str], queues: Sequence[QueueStatus]) -> str:
+    """Say what is lost with a system; "": there is no job.
+
+    Args:
+        with_jobs: the workloads of which a job has begun.
+        queues: all of them.
+    """
+    ours = [one for one in queues if holds_jobs(one.name)]
+    running, waiting = sum(one.in_flight for one in ours), sum(one.visible for one in ours)
+    said = []
+    if running or waiting:
+        jobs = f"{say_count(running, 'job')} in hand and {waiting:,} waiting"
+        said.append(f"Lost with the system: {jobs}.")
+    if with_jobs:
+        said.append(
+            f"The results and costs of {', '.join(with_jobs)} are lost with the system. "
+            "To keep results: spindown results BATCH --download DIR --local."
+        )
+    return " ".join(said)
 
 
 @app.command("status")

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import cache
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from spindown.cli.session import Session, open_session
 from spindown.cli.submit import announce
 from spindown.config import format_duration
 from spindown.contract.codec import encode
+from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import JobMessage
 from spindown.contract.row import PolicyRow
 from spindown.control.market import types_on_sale
@@ -23,7 +25,7 @@ from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
 from spindown.error import BadInput, SpindownError
-from spindown.job.failed_item import send_failed_again
+from spindown.job.failed_item import again_of, say_given_up, send_failed_again
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
@@ -130,8 +132,11 @@ def _send_jobs(
     if not lost and (missing := sorted(named - found)):
         # Of several names one is looked at, which the remedy names.
         name, remedy = missing[0], f"name jobs in the dead-letter queue of {workload}"
-        if _is_batch(name, session.work_store(workload)):
-            remedy += f", or send failed items again: `spindown redrive {workload} --items {name}`"
+        store = session.work_store(workload)
+        if batch := _find_batch(name, store):
+            again = f"`spindown redrive {workload} --items {name}`"
+            given_up = say_given_up(batch, workload, store)
+            remedy = given_up or f"{remedy}, or send failed items again: {again}"
         raise BadInput("JOB", name if len(missing) == 1 else missing, remedy)
     if not found and not as_json:
         what = "lost job" if lost else "dead letter to send back"
@@ -145,13 +150,11 @@ def _send_jobs(
         raise typer.Exit(1)
 
 
-def _is_batch(name: str, store: ObjectStore) -> bool:
-    """Tell whether there is a batch of this name; where that cannot be read, there is none."""
-    try:
-        read_batch(name, store)
-    except SpindownError:
-        return False
-    return True
+def _find_batch(name: str, store: ObjectStore) -> Batch | None:
+    """Return the batch of this name; None: there is none that can be read."""
+    with suppress(SpindownError):
+        return read_batch(name, store)
+    return None
 
 
 def _refusals(session: Session, workload: str) -> Callable[[JobMessage], Reason]:
@@ -184,8 +187,11 @@ def _send_items(session: Session, workload: str, batches: list[str], *, as_json:
         raise BadInput("BATCH", None, "name the batches whose failed items are sent again")
     queue, store = session.queue(workload), session.work_store(workload)
     for batch_id in batches:
-        sent = send_failed_again(batch_id, workload, queue=queue, store=store)
-        session.nudge(workload)
+        if sent := _find_batch(again_of(batch_id), store):
+            print_aside(f"the failed items of {batch_id} were sent before, in {sent.batch_id}")
+        else:
+            sent = send_failed_again(batch_id, workload, queue=queue, store=store)
+            session.nudge(workload)
         announce(sent, session.options, as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spindown import __version__
 from spindown.cli import option
-from spindown.cli.render.line import print_aside, print_line
+from spindown.cli.render.line import confirm, print_aside, print_line
 from spindown.cli.render.screen import format_seconds, open_console, show_live
 from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
@@ -159,7 +159,7 @@ def _ask(plan: VerifyPlan, foreseen: VerifyEstimate, *, yes: bool) -> None:
         f"interrupts one by {how}{billed}"
     )
     if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
+        confirm("Go on?", err=True)
 
 
 def _why_by_hand(foreseen: VerifyEstimate) -> str:

@@ -40,6 +40,15 @@ def is_entry(queue: str) -> bool:
     return queue.count(SEPARATOR) == 1
 
 
+def holds_jobs(queue: str) -> bool:
+    """Tell whether the name of a queue of a deployment is that of one that jobs wait in.
+
+    Those are a workload's queue and those of its shapes (``contract.queue.SHAPES``).
+    """
+    _, *parts = queue.split(SEPARATOR)
+    return len(parts) == 1 or (len(parts) > 1 and parts[-1].startswith("c"))
+
+
 def failed_events_name(deployment: str) -> str:
     """Return the name of an outpost's queue of events that do not come home."""
     return resource_name(deployment, "failed-events")

@@ -9,6 +9,7 @@ then no further item of it can fail.
 """
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from spindown.job.submit import (
 from spindown.port import JobQueue, ObjectStore
 
 _READS_AT_ONCE = 16
+#: Jobs that a remedy names.
+_SHOWN = 3
 #: Room in a message for what its jobs share.
 _ITEMS_BYTES = MAX_BODY_BYTES // 2
 
@@ -58,7 +61,7 @@ def send_failed_again(
         read_batch(again, store)
         remedy = f"its failed items were sent before: see `spindown results {again}`"
         raise BadInput("BATCH", batch_id, remedy)
-    _check_over(batch, store)
+    _check_over(batch, workload, store)
     failed = {
         job_id: items
         for job_id in batch.jobs
@@ -81,14 +84,32 @@ def send_failed_again(
     return submit_items(items, draft, queue=queue, store=store)
 
 
-def _check_over(batch: Batch, store: ObjectStore) -> None:
+def say_given_up(batch: Batch, workload: str, store: ObjectStore) -> str:
+    """Return what to do first where jobs of a batch were given up; "": none was."""
+    return _say_given_up(_read_states(batch, store), workload)
+
+
+def _read_states(batch: Batch, store: ObjectStore) -> Mapping[str, JobState | None]:
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        states = [one.state for one in pool.map(lambda job: read_progress(job, store), batch.jobs)]
-    if given_up := states.count(JobState.FAILED):
-        remedy = f"redrive or cancel what was given up first (jobs: {given_up})"
+        found = pool.map(lambda job: read_progress(job, store).state, batch.jobs)
+        return dict(zip(batch.jobs, found, strict=True))
+
+
+def _say_given_up(states: Mapping[str, JobState | None], workload: str) -> str:
+    given_up = [job_id for job_id, state in states.items() if state is JobState.FAILED]
+    if not given_up:
+        return ""
+    command = f"`spindown redrive {workload} {shlex.join(given_up[:_SHOWN])}`"
+    others = f" and for {left:,} more" if (left := len(given_up) - _SHOWN) > 0 else ""
+    return f"send back first the jobs that were given up: {command}{others}"
+
+
+def _check_over(batch: Batch, workload: str, store: ObjectStore) -> None:
+    states = _read_states(batch, store)
+    if remedy := _say_given_up(states, workload):
         raise BadInput("BATCH", batch.batch_id, remedy)
     is_over = {JobState.COMPLETED, JobState.CANCELLED}
-    if left := sum(state not in is_over for state in states):
+    if left := sum(state not in is_over for state in states.values()):
         raise BadInput("BATCH", batch.batch_id, f"wait until its jobs are over (jobs left: {left})")
 
 

@@ -279,6 +279,23 @@ def test_actions_and_modes_of_another_version(kind: str, subject: str, mode: str
     assert all(line.isprintable() for line in say_notes(decision))
 
 
+@pytest.mark.parametrize(
+    ("code", "is_told"),
+    [(ReasonCode.BUDGET_ENDS_WORKER, True), (ReasonCode.SURPLUS_WORKER, False)],
+)
+def test_a_budget_alone_may_end_a_worker_at_once(code: ReasonCode, *, is_told: bool) -> None:
+    action = ActionRecord(kind="wind-down", subject="i-1", reason=Reason(code))
+
+    assert ("when_spent" in say_action(action)) is is_told
+
+
+@pytest.mark.parametrize(("workers", "part"), [(1, "is 1 worker"), (2, "are 2 workers")])
+def test_workers_too_many_are_counted_in_words(workers: int, part: str) -> None:
+    about = {"max_workers": 0, "workers": workers}
+
+    assert part in say(Reason(ReasonCode.SURPLUS_WORKER, about))
+
+
 @given(st.text())
 def test_no_terminal_obeys_what_is_printable(text: str) -> None:
     said = printable(text, keep="\n")

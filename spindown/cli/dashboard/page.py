@@ -15,6 +15,7 @@ from urllib.parse import quote
 from spindown import __version__
 from spindown.cli.dashboard.chart import draw_graph
 from spindown.cli.logs import say_line
+from spindown.cli.option import place_commands
 from spindown.cli.render.batch import say_eta, say_of
 from spindown.cli.render.saving import (
     ALL_IN,
@@ -296,7 +297,9 @@ def _workload_table(session: Session, looked: Looked) -> str:
                 escape(say_usd(status.today.dollars)),
                 _prose(cost),
                 _prose(say_saving(status.saving, shortly=True)),
-                "<br>".join(f'<span class="bad">{_text(x)}</span>' for x in say_to_do(status)),
+                "<br>".join(
+                    f'<span class="bad">{_told(session, x)}</span>' for x in say_to_do(status)
+                ),
             )
         )
     heads = ("workload", "waiting", "in flight", "workers", "items today", "USD today")
@@ -307,9 +310,9 @@ def _workload_table(session: Session, looked: Looked) -> str:
 def _jobs(session: Session, workload: str, looked: Looked) -> str:
     status = session.status(workload)
     at = f", {status.decided_at:%H:%M:%S} UTC" if status.decided_at is not None else ""
-    body = f"<h2>Last decision{at}</h2><p>{_text(status.decision)}</p>"
+    body = f"<h2>Last decision{at}</h2><p>{_told(session, status.decision)}</p>"
     for trouble in say_to_do(status):
-        body += f'<p class="bad">{_text(trouble)}</p>'
+        body += f'<p class="bad">{_told(session, trouble)}</p>'
     held = list(_held(status, workload, looked))
     if held:
         heads = ("job in hand", "items", "worker", "offer", "state", "age")
@@ -376,6 +379,11 @@ def _batch_row(one: BatchStatus, workload: str, looked: Looked, now: datetime) -
 def _text(text: str) -> str:
     """Return whatever was stored as HTML that says it and does nothing."""
     return escape(printable(text))
+
+
+def _told(session: Session, text: str) -> str:
+    """Return what we say as HTML; the commands that it names find the same deployment."""
+    return _text(place_commands(text, session.options))
 
 
 def _prose(text: str) -> str:

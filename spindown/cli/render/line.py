@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from shutil import get_terminal_size
 
+import typer
+
 from spindown.error import printable
 
 #: Is given what is being done from now on.
@@ -40,6 +42,23 @@ def print_aside(text: str) -> None:
     clear_note()
     sys.stderr.write(printable(f"spindown: {text}") + "\n")
     sys.stderr.flush()
+
+
+def confirm(question: str, *, err: bool) -> None:
+    """Ask, and go on after a yes alone (raises typer.Abort).
+
+    What nobody types ends no line, so that what is said next begins one.
+    """
+    is_typed = sys.stdin.isatty()
+    try:
+        typer.confirm(question, abort=True, err=err)
+    except typer.Abort as exc:
+        # Its context is what cut the answer short, as a Ctrl-C.
+        is_typed = is_typed and exc.__context__ is None
+        raise
+    finally:
+        if not is_typed:
+            typer.echo(err=err)
 
 
 def clear_note() -> None:

@@ -22,6 +22,7 @@ from spindown.cli.dashboard.page import (
     Looked,
     _alone,
     _widget,
+    _workload_table,
     batch_page,
     error_page,
     job_page,
@@ -235,6 +236,19 @@ def test_dead_letters_are_something_to_do() -> None:
     status = replace(World().status(), dead_letters=2, troubles=("a quota is full",))
 
     assert list(say_to_do(status)) == [say_dead_letters(2, "ocr"), "a quota is full"]
+
+
+def test_commands_on_a_page_find_the_same_deployment() -> None:
+    status = replace(World().status(), dead_letters=2)
+    session = SimpleNamespace(
+        options=" --local",
+        deployment=SimpleNamespace(workloads=("ocr",)),
+        status=lambda _: status,
+    )
+
+    shown = _workload_table(cast("Session", session), Looked(span=None))
+
+    assert "`spindown redrive ocr --list --local`" in shown
 
 
 def test_the_local_system_says_that_it_has_no_alarms() -> None:

@@ -4,7 +4,17 @@ import io
 import threading
 from contextlib import redirect_stderr
 
-from spindown.cli.render.line import noted_if_slow, print_aside, told_by_steps, told_if_slow
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from spindown.cli.render.line import (
+    confirm,
+    noted_if_slow,
+    print_aside,
+    told_by_steps,
+    told_if_slow,
+)
 
 
 class Screen(io.StringIO):
@@ -124,3 +134,18 @@ def test_whoever_waits_for_a_command_to_load_sees_that_it_does() -> None:
     with redirect_stderr(screen), told_if_slow(local=False, patience=0.0):
         pass
     assert screen.seen() == [""]
+
+
+@pytest.mark.parametrize("typed", ["", "n\n", "y\n"], ids=["nobody", "no", "yes"])
+def test_what_follows_a_question_begins_a_line(typed: str) -> None:
+    asking = typer.Typer()
+
+    @asking.command()
+    def ask() -> None:
+        confirm("Go on?", err=True)
+        typer.echo("done", err=True)
+
+    lines = CliRunner().invoke(asking, input=typed).stderr.splitlines()
+
+    assert lines[0].startswith("Go on? [y/N]:")
+    assert lines[1].startswith("done" if typed == "y\n" else "Aborted")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spindown.cli.init import init
-from spindown.cli.local import down, left_off, render_instances, say_untold, say_up, up
+from spindown.cli.local import down, left_off, render_instances, say_lost, say_untold, say_up, up
 from spindown.cli.session import point_at_local_system
 from spindown.config import Config, load
 from spindown.error import BadInput, ConfigError
@@ -103,6 +103,20 @@ def test_who_follows_hears_that_the_local_system_has_ended(tmp_path: Path) -> No
             check_there(tmp_path, directory.pid + 1)
     with pytest.raises(DaemonError, match="has ended"):
         check_there(tmp_path, directory.pid)
+
+
+@pytest.mark.parametrize(
+    ("with_jobs", "said"), [((), ["1 job in hand and 5 waiting"]), (("a",), ["5 waiting", "of a"])]
+)
+def test_jobs_are_lost_with_the_system_as_well(with_jobs: tuple[str, ...], said: list[str]) -> None:
+    counts = {"d--a": (2, 0), "d--a--c16m256": (3, 1), "d--a--dlq": (7, 0), "d-core-Failed": (9, 0)}
+    queues = [
+        QueueStatus(name=name, url="", visible=visible, in_flight=in_flight)
+        for name, (visible, in_flight) in counts.items()
+    ]
+
+    assert all(part in say_lost(with_jobs, queues) for part in said)
+    assert say_lost((), queues[2:]) == ""
 
 
 def a_config(directory: Path, deployment: str = "", run: str = "") -> Config:

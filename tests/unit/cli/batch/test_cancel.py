@@ -83,11 +83,17 @@ def test_cancels_what_it_can_and_names_what_is_too_new(
     )
 
 
-def test_touches_nothing_if_one_name_is_not_known(account: Account) -> None:
+def test_touches_nothing_if_one_name_is_not_known(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
     submit(account, 1)
 
     with pytest.raises(BadInput, match=r"'b-2': name a batch or a job that was"):
         cancel(["b-1", "b-2"], config=account.config)
+    assert "nothing was cancelled" in capsys.readouterr().err
+    with pytest.raises(BadInput):
+        cancel(["b-2"], config=account.config)
+    assert capsys.readouterr().err == ""
 
     assert account.waiting(account.queue) == 1
 

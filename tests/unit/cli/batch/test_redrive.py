@@ -13,6 +13,7 @@ from spindown.cli.redrive import redrive
 from spindown.cli.session import find_workload, open_session
 from spindown.cli.submit import submit
 from spindown.contract.job.batch import batch_key
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.error import BadInput
 from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
@@ -188,6 +189,43 @@ def test_a_batch_names_what_sends_its_failed_items(account: Account) -> None:
     with pytest.raises(BadInput) as caught:
         redrive("ocr", ["a", "b"], config=account.config)
     assert "--items b" not in str(caught.value), "it is not the first that is shown"
+
+
+def send(account: Account, items: list[int]) -> None:
+    """Send a batch of the name b, one item a job."""
+    session = open_session(account.config, deployment=None, local=False)
+    draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
+    submit_items(items, draft, queue=session.queue("ocr"), store=session.work_store("ocr"))
+
+
+@pytest.mark.parametrize("items", [False, True], ids=["as jobs", "as items"])
+def test_a_batch_with_jobs_given_up_names_what_sends_them(account: Account, *, items: bool) -> None:
+    send(account, [1, 2, 3, 4, 5])
+    for number in range(4):
+        given_up = Manifest(
+            job_id=f"b-{number:05}", epoch=1, owner="i-1/0", state=JobState.FAILED, items=1
+        )
+        account.store(manifest_key(given_up.job_id), encode_manifest(given_up))
+
+    command = "`spindown redrive ocr b-00000 b-00001 b-00002` and for 1 more"
+    with pytest.raises(BadInput, match=command):
+        redrive("ocr", ["b"], items=items, config=account.config)
+
+
+def test_failed_items_that_were_sent_name_their_batch(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(account, [1])
+    record = {"job_id": "b-00000", "index": 0, "item": 1, "status": "failed", "error": "boom"}
+    account.commit("b-00000", f"{json.dumps(record)}\n".encode(), failed=1)
+    redrive("ocr", ["b"], items=True, config=account.config)
+    first, waiting = capsys.readouterr().out, account.waiting(account.queue)
+
+    redrive("ocr", ["b"], items=True, config=account.config)
+
+    assert "b-again: 1 item" in first
+    assert capsys.readouterr().out == first
+    assert account.waiting(account.queue) == waiting
 
 
 def test_a_damaged_batch_hides_no_error_about_its_name(account: Account) -> None:
