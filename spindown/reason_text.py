@@ -156,6 +156,19 @@ def say_waiting(jobs: int) -> str:
     return f"{say_count(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
 
 
+def say_coming(booting: int, launching: int) -> str:
+    """Return that machines come for what waits, ``1 machine boots for what waits``; "": none."""
+    parts = [
+        f"{say_count(booting, 'machine')} {'boots' if booting == 1 else 'boot'} for what waits"
+        if booting
+        else "",
+        f"{say_count(launching, 'request')} to launch {_are(launching)} under way"
+        if launching
+        else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
 def say_dead_letters(number: int, workload: str) -> str:
     """Return how many dead letters there are, and what tells of them."""
     return f"{number:,} in the dead-letter queue: `spindown redrive {workload} --list` says why"
@@ -170,12 +183,13 @@ def say_way_back(workload: str, deployed: int) -> str:
 
 def say_next_try(at: datetime | None, now: datetime) -> str:
     """Return when a job that waits is tried again; ``at``: before when nobody can receive it."""
-    soon = "next try: by the next free slot"
+    # Where nothing may be launched no slot comes, and what stops that is told elsewhere.
+    soon = "next try: once a slot is free"
     if at is None or at <= now:
         return soon
     seconds = (at - now).total_seconds()
     left = f"{seconds:.0f} s" if seconds < _SAID_IN_SECONDS else f"{seconds / 60:.0f} min"
-    return f"{soon} from {at:%H:%M:%S} UTC on, in {left}"
+    return f"{soon}, from {at:%H:%M:%S} UTC on, in {left}"
 
 
 def say_days(days: int) -> str:

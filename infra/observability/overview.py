@@ -100,7 +100,8 @@ def _cost(metrics: MetricScope) -> Section:
             "plane is the cost of its functions; alarms, dashboards and metrics cost a fixed "
             "amount more. What the same hours cost on demand, less what was spent, is what spot "
             "saves. The line of machines kept warm is no cost of yours: it is what one machine of "
-            "each workload would cost if it never ended. Of today all lines are the day so far."
+            "each workload would cost if it never ended: of a day with little work, as the first, "
+            "it is no fair comparison. Of today all lines are the day so far."
         ),
         graphs=[
             _lines(metrics, "Cost per item, a day or ten items", "CostPerItem", "Maximum", "USD"),
@@ -113,7 +114,7 @@ def _cost(metrics: MetricScope) -> Section:
             Graph(
                 title="Month",
                 left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
-                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
+                right=[metrics.metric("BudgetUsed", "Maximum", label="spent and set aside, %")],
                 left_label="USD",
                 right_label="percent of budget",
             ),

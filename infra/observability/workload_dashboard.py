@@ -121,8 +121,9 @@ def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
             "*All paid time* counts every paid second, *busy time* only those with a job: the "
             "difference is boot and idle time. Dollars are estimates from the price of each "
             "launch. The savings compare with the same hours on demand, and with the cheapest "
-            "machine that fits, running on demand all day. Where an item costs more than it used "
-            "to, the alarm topic tells the cause, once a day. *Month* is the whole "
+            "machine that fits, running on demand all day. That line is of a whole day: of a day "
+            "with little work, as the first, it is no fair comparison. Where an item costs more "
+            "than it used to, the alarm topic tells the cause, once a day. *Month* is the whole "
             "deployment."
         ),
         graphs=[
@@ -149,9 +150,9 @@ def _cost(metrics: MetricScope, budget_per_month: float | None) -> Section:
             Graph(
                 title="Month",
                 left=[metrics.metric("SpendOfMonth", "Maximum", label="spent")],
-                right=[metrics.metric("BudgetUsed", "Maximum", label="budget used, %")],
+                right=[metrics.metric("BudgetUsed", "Maximum", label="spent and set aside, %")],
                 left_label="USD",
-                right_label="percent",
+                right_label="percent of budget",
                 marks=[(budget_per_month, "budget")] if budget_per_month is not None else [],
             ),
         ],

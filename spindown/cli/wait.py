@@ -30,7 +30,14 @@ from spindown.operate.batch import cancelled_why, first_failed
 from spindown.operate.log import JobEnds
 from spindown.operate.status import next_tries
 from spindown.port import ObjectStore
-from spindown.reason_text import say_count, say_dollars, say_items, say_next_try, say_outcome
+from spindown.reason_text import (
+    say_coming,
+    say_count,
+    say_dollars,
+    say_items,
+    say_next_try,
+    say_outcome,
+)
 
 #: Exit status after a Ctrl-C.
 INTERRUPTED = 130
@@ -116,15 +123,25 @@ def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
     """Return in a clause what is waited for until jobs print something."""
     if lease := _find_lease(view, jobs):
         return f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
-    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
-        last = max(booting, key=lambda worker: worker.launched_at)
-        return f"{last.instance_id} boots ({last.pool})"
+    if coming := _say_coming(view):
+        return coming
     if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
         return f"{tried}: {say_next_try(next_tries(view, now).get(tried), now)}"
+    # A shape's machine takes jobs of that alone.
+    idle = [one for one in view.workers.values() if one.state is WorkerState.IDLE]
+    if any(one.takes_jobs and not one.shape for one in idle):
+        return "a machine is there, and takes the next job"
     # What was decided last may be older than the jobs.
     if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
         return "waiting for a worker"
     return f"waiting: {say_outcome(view.decision.outcome, view.decision.summary)}"
+
+
+def _say_coming(view: LedgerView) -> str:
+    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
+        last = max(booting, key=lambda worker: worker.launched_at)
+        return f"{last.instance_id} boots ({last.pool})"
+    return say_coming(0, sum(launch.is_open for launch in view.launches.values()))
 
 
 def _find_lease(view: LedgerView, jobs: Collection[str]) -> Lease | None:

@@ -18,7 +18,7 @@ from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_o
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
-from spindown.domain.fleet import Backlog, Worker, all_of
+from spindown.domain.fleet import Backlog, Worker, WorkerState, all_of
 from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.lease import LEAVE_FOR
 from spindown.domain.past_cost import Accrual, accrue_whole
@@ -35,7 +35,7 @@ from spindown.ledger.knowledge import read_knowledge
 from spindown.operate.decision import read_decision
 from spindown.operate.status import next_tries, with_next_try
 from spindown.port import ControlPorts, ObjectStore
-from spindown.reason_text import say_last_outcome, say_shape_outcome
+from spindown.reason_text import say_coming, say_last_outcome, say_shape_outcome
 
 _READS_AT_ONCE = 16
 #: Jobs whose manifests one list reads, within seconds.
@@ -69,8 +69,8 @@ class BatchStatus:
     jobs: int
     #: The batch that must be over before this one starts; "": none.
     waits_for: str = ""
-    #: While no worker holds a job of it: the last decision for its shape, or of its workload where
-    #: that declares no types; "": there is none.
+    #: While no worker holds a job of it: which machines come, and the last decision for its shape,
+    #: or of its workload where that declares no types; "": there is none.
     decision: str = ""
     #: How the command of a `spindown run` begins; "": it is none.
     command: str = ""
@@ -388,7 +388,7 @@ def _read_status(
     is_waiting = state is BatchState.WAITING and not is_held_back and not is_put_back
     status = BatchStatus(
         waits_for=batch.after if is_held_back else "",
-        decision=_say_decision(shapes, outlook) if is_waiting else "",
+        decision=_say_why_waiting(shapes, outlook) if is_waiting else "",
         command=batch.command,
         workload=workload,
         batch_id=batch.batch_id,
@@ -428,6 +428,19 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
     for job in jobs:
         tally = tally.with_job(str(job.state), items=job.items_over, failed=job.items_failed)
     return BatchState(tally.end)
+
+
+def _say_why_waiting(shapes: Collection[str], outlook: Outlook) -> str:
+    """Return what machines come for what waits, and what was decided last."""
+    view = outlook.view
+    coming = say_coming(
+        sum(
+            one.takes_jobs and one.state is WorkerState.BOOTING and one.shape in shapes
+            for one in view.workers.values()
+        ),
+        sum(one.is_open and one.shape in shapes for one in view.launches.values()),
+    )
+    return "; ".join(filter(None, (coming, _say_decision(shapes, outlook))))
 
 
 def _say_decision(shapes: Collection[str], outlook: Outlook) -> str:

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
-from rich.segment import Segments
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
-from spindown.cli.render.decision import render_decision, say_confirmed, say_now
+from spindown.cli.render.decision import render_decision, say_confirmed, say_now, say_same
 from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import TextConsole, open_console
 from spindown.cli.session import open_session
@@ -62,11 +63,22 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         sized = (f"{n}: {say(reason)}" for n, why in entry.sizes.items() for reason in why)
         for line in (*_say_all_lost(entry.lost), *entry.failing, *sized):
             console.print(line)
-        for number, decision in enumerate(entry.decisions):
-            console.print()
-            console.print(_render(console, decision, None if number else entry, top))
+        _show_decisions(console, entry, top)
         for key in entry.unreadable:
             console.print(Text(f"{key} cannot be read by this version."))
+
+
+def _show_decisions(console: TextConsole, entry: Why, top: int) -> None:
+    """Print each decision, of those that look the same but for their times only the newest."""
+    shown = list[Segment]()
+    for number, decision in enumerate(entry.decisions):
+        looks = _render(console, replace(decision, at=entry.at), None, top)
+        before, shown = shown, list(console.render(looks))
+        if shown == before:
+            console.print(Text(f"  {say_same(decision.at)}", style="dim"))
+            continue
+        console.print()
+        console.print(_render(console, decision, None if number else entry, top))
 
 
 def _render(console: TextConsole, decision: Decision, of: Why | None, top: int) -> RenderableType:

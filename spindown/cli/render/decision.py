@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -88,7 +88,12 @@ def say_confirmed(found: Why, decision: Decision) -> str | None:
     counted = _say_counts(
         round(counts.get("visible", 0)), round(counts.get("in_flight", 0)), workers
     )
-    return f"decided the same at {at:%Y-%m-%d %H:%M:%S} UTC: {counted}"
+    return f"{say_same(at)}: {counted}"
+
+
+def say_same(at: datetime) -> str:
+    """Return that nothing else was decided at that time."""
+    return f"decided the same at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _say_counts(visible: int, in_flight: int, workers: Mapping[str, int]) -> str:

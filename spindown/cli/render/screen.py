@@ -16,11 +16,12 @@ from rich.text import Text
 from spindown.cli.option import COMMAND, GIVEN, placed
 from spindown.cli.render.saving import say_item_cost, say_saving, say_span_until
 from spindown.config import format_duration
-from spindown.domain.fleet import Lease
+from spindown.domain.fleet import Lease, WorkerState
 from spindown.error import printable
 from spindown.operate.status import Status, WorkerStatus
 from spindown.reason_text import (
     say,
+    say_coming,
     say_count,
     say_dead_letters,
     say_error,
@@ -184,7 +185,10 @@ def _is_reserved(status: Status) -> bool:
 
 
 def _sentences(status: Status) -> Iterator[str]:
-    """Yield what was decided, without what a problem already says."""
+    """Yield what comes and what was decided, without what a problem already says."""
+    booting = sum(entry.word == WorkerState.BOOTING for entry in status.workers)
+    if coming := say_coming(booting, status.launching):
+        yield coming
     for number, sentence in enumerate((status.decision, *status.notes)):
         if not any(trouble in sentence for trouble in status.troubles):
             yield sentence if number else _dated(sentence, status)

@@ -133,7 +133,8 @@ def gather(
     secrets = sorted({name for case in subject.cases for name in case.secrets})
     keys = sorted({arn for case in subject.cases for arn in case.keys})
     sources = sorted({bucket for case in subject.cases for bucket in case.sources})
-    tell("asking the account for its plan, roles and limits")
+    if subject.is_on_aws:
+        tell("asking the account for its plan, roles and limits")
     facts = Facts(
         at=at,
         caller=caller,
@@ -156,7 +157,8 @@ def gather(
     for region in subject.regions:
         tell(f"reading types, prices, quotas and images of {region}")
         regions[region] = _gather_region(region, subject, account=account, market=market, at=at)
-    tell("asking for inputs, secrets, keys, sources and ways out of subnets")
+    asked = "inputs, secrets, keys, sources and ways out of subnets"
+    tell(f"asking for {asked if subject.is_on_aws else 'inputs and secrets'}")
     facts = replace(
         facts,
         regions=regions,

@@ -26,6 +26,7 @@ from spindown.contract.decision import (
     RequestOutcome,
     ShapeRecord,
 )
+from spindown.contract.row import DecisionRow
 from spindown.control.policy import edit_policy
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import Catalogue, InstanceRequirements
@@ -35,8 +36,8 @@ from spindown.domain.shape import requirements_of, settle
 from spindown.error import BadInput
 from spindown.job.submit import Draft
 from spindown.ledger import LedgerView
-from spindown.reason_text import say_next_try
-from tests.builders import NOW, a_cpu_type, a_lease, a_type, a_worker
+from spindown.reason_text import say_coming, say_next_try
+from tests.builders import NOW, a_cpu_type, a_launch, a_lease, a_type, a_worker
 from tests.control import WORKLOAD, ControlWorld
 
 _SOLD = Catalogue(
@@ -302,4 +303,7 @@ def test_who_waits_for_a_run_is_told_for_what() -> None:
     assert "worker" in said()
     assert said(workers=booting).startswith("i-1 boots")
     assert "i-2" in said(workers=booting, leases=(lease,))
+    held = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.HELD)
+    assert said(launches={"l": a_launch()}, decision=held) == say_coming(0, 1)
+    assert said(workers={"i-1": a_worker("i-1")}, decision=held) != said(decision=held)
     assert said(requeued_jobs={"j": job}) == f"j: {say_next_try(at, NOW)}"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from spindown.cli.explain.why import show
-from spindown.cli.render.decision import render_decision, say_now
+from spindown.cli.render.decision import render_decision, say_now, say_same
 from spindown.cli.render.screen import TextConsole
 from spindown.contract.decision import (
     ActionRecord,
@@ -128,6 +128,23 @@ def test_whatever_is_stored_is_shown(changes: dict[str, Any]) -> None:
     assert shown.replace("\n", "").isprintable()
     assert "due 2026-11-20" in shown
     assert r"[2J[/red]\u202e\ud800" in shown
+
+
+def test_decisions_that_look_the_same_are_shown_once() -> None:
+    last = Decision(workload=WORKLOAD, at=NOW, outcome=Outcome.IDLE, visible=17)
+    before = replace(last, at=NOW - timedelta(seconds=60), fence=1)
+    other = replace(last, at=NOW - timedelta(seconds=120), visible=3)
+    found = replace(
+        explain(WORKLOAD, ControlWorld().ports, last=1), decisions=(last, before, other)
+    )
+    console = TextConsole(file=io.StringIO(), width=1000)
+
+    show(console, [found], 10)
+
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.count("17 waiting") == 1
+    assert say_same(before.at) in shown
+    assert "3 waiting" in shown
 
 
 def test_a_decision_that_cannot_be_shown_hides_no_other() -> None:

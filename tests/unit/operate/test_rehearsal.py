@@ -17,6 +17,7 @@ from spindown.operate.doctor.rehearsal import (
     name_unasked,
     sample,
 )
+from spindown.operate.doctor.subject import in_local_system
 from spindown.port import RefusalKind
 from tests.builders import a_type, an_offer
 from tests.unit.operate.examined import ZONES, Examined
@@ -45,6 +46,17 @@ def test_each_finding_is_there_before_the_next_is_asked() -> None:
 
     assert found["credentials"] == 1 < found["account plan"] < len(asked)
     assert found["rehearsal of classify"] == len(asked)
+
+
+def test_no_step_is_told_that_is_not_taken_in_a_local_system() -> None:
+    world = Examined()
+    there, here = list[str](), list[str]()
+    for subject, told in ((world.subject(), there), (in_local_system(world.subject()), here)):
+        list(find(subject, replace(world.ports(subject), tell=told.append)))
+
+    # After the credentials comes the account, of which a local system has none.
+    assert there[0] == here[0]
+    assert there[1] not in here
 
 
 def test_every_pool_that_may_be_bought_is_asked_about() -> None:

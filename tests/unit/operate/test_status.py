@@ -31,7 +31,7 @@ from spindown.memory.queue import MemoryJobQueue
 from spindown.memory.table import MemoryTable
 from spindown.operate.status import Status, read_status
 from spindown.port import Key, Outgoing, Table, Write
-from spindown.reason_text import say
+from spindown.reason_text import say, say_coming
 from tests.builders import NOW, a_lease, a_worker, account_refused
 
 
@@ -297,7 +297,9 @@ def test_says_how_long_work_waits_and_until_when_it_is_held() -> None:
     assert "launch held for 30s more" in shown
     assert "further launch" not in shown
     world.put(rows.worker_sort_key("i-1"), a_worker(instance_id="i-1", state=WorkerState.BOOTING))
-    assert "a further launch is held for 30s more" in screen_of(world.status())
+    shown = screen_of(world.status())
+    assert "a further launch is held for 30s more" in shown
+    assert say_coming(1, 0) in shown
 
 
 def test_the_first_day_is_not_compared_with_itself() -> None:
