@@ -65,7 +65,7 @@ def render_rightsizing(
     yield _headline(found)
     if found.jobs:
         columns = ", and a month" if found.sizings else ""
-        yield f"USD at work{columns}: {AT_WORK}; `spindown bill` counts {PAID}."
+        yield f"USD at work{columns}: {AT_WORK}; the bill counts {PAID}."
     if found.sizings:
         yield _types_table(found.sizings)
         yield _say_mode(found)
@@ -236,7 +236,9 @@ def _say_advice(
         if extent.advised is not None
     ]
     if not lines and found.now == found.then:
-        yield "What is required fits what was used: nothing to change."
+        fits = "what is required fits what was used"
+        few = f"So far {fits}."
+        yield few if found.jobs < TRIAL_JOBS else f"{fits.capitalize()}: nothing to change."
         return
     yield _compare(found)
     if lines:

@@ -122,10 +122,14 @@ def test_says_what_asking_for_less_saves_with_the_same_offer() -> None:
     assert said[-1] == "    memory_gib_min = 4"
 
 
-def test_says_that_nothing_is_to_be_changed() -> None:
+def test_enough_jobs_say_that_nothing_is_to_be_changed() -> None:
     world = ControlWorld()
     keep(world)
+    first = told(world)
+    for number in range(2, 6):
+        keep(world, job_id=f"job-{number}")
 
+    assert (first[-1].endswith("nothing to change."), "too few" in " ".join(first)) == (False, True)
     assert told(world)[-1] == "What is required fits what was used: nothing to change."
 
 
