@@ -34,15 +34,14 @@ _GENTLY = (
     "takes until then is done too."
 )
 
-
-class DrainUndone(SpindownError):
-    """A drain was taken back by somebody else; the text is one sentence."""
-
-
 _AT_ONCE = (
     "Its machines are ended at once; jobs in hand begin again from their last commit once there is "
     "room for a worker again."
 )
+
+
+class DrainUndone(SpindownError):
+    """A drain was taken back by somebody else; the text is one sentence."""
 
 
 def drain(  # noqa: PLR0913 - each is an option of the command line

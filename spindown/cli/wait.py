@@ -1,6 +1,5 @@
 """Wait until jobs are over, and show how far they are."""
 
-import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState
-from spindown.contract.log import followed_ids, parent_id
+from spindown.contract.log import followed_ids, is_one_of
 from spindown.domain.batch import BatchEnd
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.reason import ReasonCode
@@ -48,7 +47,6 @@ _STATES_A_LOOK = 100
 _CAUSES_SHOWN = 5
 #: Silence before it is told why nothing is at work, and from one look at that to the next.
 _QUIET_FOR, _WHY_EVERY = timedelta(seconds=20), timedelta(seconds=6)
-_DIGITS = re.compile(r"\d+")
 
 
 def wait_for(
@@ -98,7 +96,7 @@ def told_why(
         read_view: reads the ledger of their workload.
         now: the time.
     """
-    due_at, told = now() + _QUIET_FOR, ""
+    due_at, told = now() + _QUIET_FOR, tuple[str, ...]()
 
     def tell(jobs: Collection[str]) -> None:
         nonlocal due_at, told
@@ -110,9 +108,10 @@ def told_why(
         with suppress(SpindownError):
             view = read_view()
             names = {name for job in jobs for name in followed_ids(job)}
-            why = "" if _find_lease(view, names) else say_awaited(view, names, at)
-            # Another time or count is no other reason.
-            if why and (kind := _DIGITS.sub("", why)) != told:
+            if _find_lease(view, names):
+                return
+            kind, why = _find_awaited(view, names, at)
+            if kind != told:
                 told = kind
                 print_aside(why)
 
@@ -121,35 +120,44 @@ def told_why(
 
 def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
     """Return in a clause what is waited for until jobs print something."""
+    return _find_awaited(view, jobs, now)[1]
+
+
+def _find_awaited(
+    view: LedgerView, jobs: Collection[str], now: datetime
+) -> tuple[tuple[str, ...], str]:
+    """Return what is waited for: what tells it from other things, and a clause for a person."""
     if lease := _find_lease(view, jobs):
-        return f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
-    if coming := _say_coming(view):
+        words = f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
+        return ("at work", lease.job_id, lease.instance_id), words
+    if coming := _find_coming(view):
         return coming
-    if tried := next((job for job in view.requeued_jobs if _is_of(job, jobs)), ""):
-        return f"{tried}: {say_next_try(next_tries(view, now).get(tried), now)}"
+    if tried := next((job for job in view.requeued_jobs if is_one_of(job, jobs)), ""):
+        at = next_tries(view, now).get(tried)
+        return ("next try", tried), f"{tried}: {say_next_try(at, now)}"
     # A shape's machine takes jobs of that alone.
     idle = [one for one in view.workers.values() if one.state is WorkerState.IDLE]
     if any(one.takes_jobs and not one.shape for one in idle):
-        return "a machine is there, and takes the next job"
+        return ("idle",), "a machine is there, and takes the next job"
     # What was decided last may be older than the jobs.
     if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
-        return "waiting for a worker"
-    return f"waiting: {say_outcome(view.decision.outcome, view.decision.summary)}"
+        return ("worker",), "waiting for a worker"
+    outcome, summary = view.decision.outcome, view.decision.summary
+    codes = (summary.sizing.code, summary.why.code, summary.ended_early.code)
+    return ("decision", outcome, *codes), f"waiting: {say_outcome(outcome, summary)}"
 
 
-def _say_coming(view: LedgerView) -> str:
+def _find_coming(view: LedgerView) -> tuple[tuple[str, ...], str] | None:
+    """Return the machine or the launch that is waited for, likewise; None: there is none."""
     if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
         last = max(booting, key=lambda worker: worker.launched_at)
-        return f"{last.instance_id} boots ({last.pool})"
-    return say_coming(0, sum(launch.is_open for launch in view.launches.values()))
+        return ("boots", last.instance_id), f"{last.instance_id} boots ({last.pool})"
+    asked = sum(launch.is_open for launch in view.launches.values())
+    return (("asked",), say_coming(0, asked)) if asked else None
 
 
 def _find_lease(view: LedgerView, jobs: Collection[str]) -> Lease | None:
-    return next((lease for lease in view.leases if _is_of(lease.job_id, jobs)), None)
-
-
-def _is_of(job_id: str, jobs: Collection[str]) -> bool:
-    return not {job_id, parent_id(job_id)}.isdisjoint(jobs)
+    return next((lease for lease in view.leases if is_one_of(lease.job_id, jobs)), None)
 
 
 def _newly_failing(jobs: Iterable[JobProgress], told: set[str]) -> Iterator[JobProgress]:

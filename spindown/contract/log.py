@@ -4,7 +4,7 @@ Whoever writes a workload's log group may write anything there, so what is read 
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any
 
 from spindown.contract.job.message import child_id
@@ -40,7 +40,12 @@ def is_of(message: str, jobs: Collection[str]) -> bool:
     """Tell whether an event is one of these jobs', or of a child of one."""
     event = read_event(message)
     job_id = None if event is None else event.get("job_id")
-    return isinstance(job_id, str) and not {job_id, parent_id(job_id)}.isdisjoint(jobs)
+    return isinstance(job_id, str) and is_one_of(job_id, jobs)
+
+
+def is_one_of(job_id: str, jobs: Container[str]) -> bool:
+    """Tell whether this is one of these jobs, or a child of one."""
+    return job_id in jobs or parent_id(job_id) in jobs
 
 
 def parent_id(job_id: str) -> str:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from heapq import nsmallest
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -110,7 +111,11 @@ def share_time(turns: int, clock: Clock, most: timedelta) -> Iterator[Callable[[
     for left in range(turns, 0, -1):
         begun = clock.now()
         until = begun + max(end - begun, timedelta(0)) / left
-        yield lambda until=until: clock.now() < until  # type: ignore[misc]
+        yield partial(_is_before, clock, until)
+
+
+def _is_before(clock: Clock, until: datetime) -> bool:
+    return clock.now() < until
 
 
 def _compact_days(
@@ -323,13 +328,14 @@ class _Access:
     denied: AccessDenied | None = None
 
     @property
-    def is_missing(self) -> bool:
-        return self.denied is not None and not self.is_given
+    def missing(self) -> AccessDenied | None:
+        """Return what told that a right is missing; None: nothing did."""
+        return None if self.is_given else self.denied
 
     def check(self) -> None:
         """Raise AccessDenied, if a right is missing."""
-        if self.denied is not None and not self.is_given:
-            raise self.denied
+        if (missing := self.missing) is not None:
+            raise missing
 
 
 def _read_each(
@@ -425,8 +431,8 @@ def read_written(
             kept += fresh.values()
             end = place
             if not has_time():
-                return kept, since if access.is_missing else end
-    if access.is_missing:
+                return kept, since if access.missing else end
+    if access.missing:
         return kept, since
     return kept, read_now[-1][0] if len(found) > bounds.objects else ReadTo(until)
 

@@ -558,24 +558,22 @@ class MessageRouter:
 
     def _is_near(self, covering: Shape, shape: Shape) -> bool:
         """Tell whether a job of one shape may have the machine of another."""
-        own, slots, required = (
-            self._price_of(shape),
-            self._policy.shared_slots,
-            self._settings.requirements,
-        )
+        own = self._price_of(shape)
         if self._price_of(covering) <= own:
             return True
-        if covering not in self._prices_within_reach:
-            self._prices_within_reach[covering] = price_of(
-                covering, required, slots, self._within_reach
-            )
-        return self._prices_within_reach[covering] <= DEARER_AT_MOST * own
+        known = self._prices_within_reach
+        if covering not in known:
+            known[covering] = self._cheapest(covering, self._within_reach)
+        return known[covering] <= DEARER_AT_MOST * own
 
     def _price_of(self, shape: Shape) -> float:
         if shape not in self._prices:
-            slots, required = self._policy.shared_slots, self._settings.requirements
-            self._prices[shape] = price_of(shape, required, slots, self._sold)
+            self._prices[shape] = self._cheapest(shape, self._sold)
         return self._prices[shape]
+
+    def _cheapest(self, shape: Shape, sold: Mapping[InstanceType, float]) -> float:
+        slots, required = self._policy.shared_slots, self._settings.requirements
+        return price_of(shape, required, slots, sold)
 
 
 def route(

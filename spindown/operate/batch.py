@@ -1,7 +1,7 @@
 """The batches of a workload, gathered for a person: how far, what it cost, when it is done."""
 
 import heapq
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from spindown.contract.decision import ShapeRecord
 from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
+from spindown.contract.log import is_one_of
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.batch import BatchEnd, BatchTally
 from spindown.domain.eta import Eta, OwnPace, WorkLeft, expect_end, expect_slots, pace_spread
@@ -184,7 +185,7 @@ def shapes_of(jobs: Collection[str], view: LedgerView, expected: str) -> frozens
     """Return the shapes whose machines do these jobs: as some of them show, or as is expected."""
     seen = [(one.job_id, one.shape) for one in view.leases]
     seen += [(one.job_id, one.shape) for one in view.requeued_jobs.values()]
-    shown = {shape for job_id, shape in seen if _is_of(job_id, jobs)}
+    shown = {shape for job_id, shape in seen if is_one_of(job_id, jobs)}
     return frozenset(shown or {expected})
 
 
@@ -474,7 +475,7 @@ def _eta(
     there = all_of(waiting for shape, waiting in outlook.waiting.items() if shape in shapes)
     names = {job.job_id for job in left}
     held = [one for one in outlook.view.leases if one.shape in shapes]
-    held_by_others = [one for one in held if not _is_of(one.job_id, names)]
+    held_by_others = [one for one in held if not is_one_of(one.job_id, names)]
     own = sum(job.jobs_left for job in left)
     others = there.visible + there.in_flight + there.delayed - own - len(held_by_others)
     others = max(others, 0)
@@ -507,7 +508,7 @@ def _workers(
     Those that end after the jobs in hand are among them if these are all that is left.
     """
     names, view = {job.job_id for job in left}, outlook.view
-    in_hand = [one.instance_id for one in view.leases if _is_of(one.job_id, names)]
+    in_hand = [one.instance_id for one in view.leases if is_one_of(one.job_id, names)]
     are_all_held = len(in_hand) >= sum(job.jobs_left for job in left)
     return [
         one
@@ -544,7 +545,7 @@ def _last_try(
     is_asked = any(x.is_open and x.shape in shapes for x in outlook.view.launches.values())
     tries = []
     for one in outlook.view.requeued_jobs.values():
-        if not _is_of(one.job_id, owners):
+        if not is_one_of(one.job_id, owners):
             continue
         tries.append(one.next_try_at)
         if one.failures and not is_asked and able == {owners.get(one.job_id)}:
@@ -587,8 +588,3 @@ def _own(jobs: Sequence[JobProgress], outlook: Outlook) -> OwnPace:
 
 
 _SECONDS_PER_HOUR = 3600.0
-
-
-def _is_of(job_id: str, jobs: Container[str]) -> bool:
-    """Tell whether this is one of the jobs, or a child of one."""
-    return job_id in jobs or job_id.rpartition(".")[0] in jobs
