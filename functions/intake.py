@@ -15,7 +15,7 @@ from aws_lambda_powertools import Logger
 from spindown.contract.event import parse_wake_up
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.market import types_on_sale, types_within_reach
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.error import ContractError, NotFound, SpindownError
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import connect, control_ports, work_ports

@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 
 from spindown.contract.decision import Decision
 from spindown.contract.event import parse_instance_event
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.error import ContractError, NotFound
 from spindown.functions.malformed import acknowledge
 from spindown.functions.port import control_ports, deployment_name

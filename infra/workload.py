@@ -24,7 +24,7 @@ from spindown.contract.job.batch import SUBMITTED
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
-from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, POLL, SHAPES, shape_queue
+from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, POLL, SHAPES, queue_of_shape
 from spindown.contract.settings import (
     BakeSettings,
     RegionSettings,
@@ -97,7 +97,7 @@ class WorkloadQueues(Construct):
             ),
         )
         #: Pattern of the queues of its shapes, which a deploy without types may have left behind.
-        self.shapes_arn = shape_queue(self.queue.queue_arn, SHAPES)
+        self.shapes_arn = queue_of_shape(self.queue.queue_arn, SHAPES)
 
     @property
     def work_arns(self) -> list[str]:

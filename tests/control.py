@@ -11,7 +11,7 @@ from typing import Any
 from spindown.contract import tag
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import (
     CLAIMS,
     control_partition,
@@ -248,7 +248,7 @@ class ControlWorld:
 
     def queue_of(self, shape: str) -> MemoryJobQueue:
         """Return the queue of a shape; "": the entry queue."""
-        return self.queue_at(shape_queue(self.workload_settings().queue_url, shape))
+        return self.queue_at(queue_of_shape(self.workload_settings().queue_url, shape))
 
     def wake(self, workload: str) -> None:
         """Remember that the tick wants messages to be routed, as the router's port."""

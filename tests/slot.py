@@ -19,8 +19,8 @@ from spindown.domain.worker_lifecycle import (
     Standing,
     Stop,
 )
-from spindown.job.policy import OUTDATED_FOR
-from spindown.job.progress import Reporter
+from spindown.job.policy_in_force import OUTDATED_FOR
+from spindown.job.work_done import Reporter
 from spindown.memory.metadata import MemoryMetadata
 from spindown.user import Item
 from spindown.worker.action import WorkerActions

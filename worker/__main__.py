@@ -48,12 +48,12 @@ from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
 from spindown.contract import tag
 from spindown.contract.location import work_root
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.run import RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.error import ContractError, SpindownError
-from spindown.job.policy import read_standing
+from spindown.job.policy_in_force import read_standing
 from spindown.port import Identity, Metadata, WorkPorts
 from spindown.worker.child.code import Code, fetch_code, has_code
 from spindown.worker.child.command import CommandRunner
@@ -270,8 +270,8 @@ def open_ports(aws: Aws, home: Home, code: Code, stream: LogStream) -> WorkPorts
         clock=aws.clock,
         random=random.SystemRandom(),
         pause=pause,
-        queue=aws.queue(shape_queue(home.queue_url, home.shape)),
-        queue_of=lambda shape: aws.queue(shape_queue(home.queue_url, shape)),
+        queue=aws.queue(queue_of_shape(home.queue_url, home.shape)),
+        queue_of=lambda shape: aws.queue(queue_of_shape(home.queue_url, shape)),
         dead_letters=aws.queue(home.dead_letter_url),
         objects=aws.object_store(home.bucket, work_root(home.workload)),
         inputs=aws.input_source(readable(home, code)),

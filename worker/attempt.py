@@ -24,9 +24,9 @@ from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import Portion
 from spindown.job.item import settle_items
-from spindown.job.progress import Progress
 from spindown.job.release import settle_failure, settle_rejection, settle_release
 from spindown.job.split import is_too_large
+from spindown.job.work_done import Progress
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import BatchDone, ItemDone
 from spindown.worker.code_folder import DiskFull, TooMuch, check_room

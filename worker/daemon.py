@@ -31,8 +31,8 @@ from spindown.domain.worker_lifecycle import (
     hang_grace,
 )
 from spindown.job.claimed_job import SlotId
-from spindown.job.policy import OUTDATED_FOR, read_standing
-from spindown.job.progress import Reporter
+from spindown.job.policy_in_force import OUTDATED_FOR, read_standing
+from spindown.job.work_done import Reporter
 from spindown.job.worker_row import WorkerRow
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Identity, JobEvents, Metadata, ObjectStore, WorkPorts

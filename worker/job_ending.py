@@ -26,7 +26,6 @@ from spindown.domain.rightsizing import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.commit import Portion, begun, complete
-from spindown.job.progress import Progress, Reporter
 from spindown.job.release import (
     abandon,
     dead_letter_job,
@@ -36,6 +35,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import split
+from spindown.job.work_done import Progress, Reporter
 from spindown.job.worker_row import WorkerRow
 from spindown.port import WorkPorts
 from spindown.reason_text import say_error

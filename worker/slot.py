@@ -28,8 +28,8 @@ from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.manifest_store import load_manifest
 from spindown.job.message import put_back
-from spindown.job.progress import Progress
 from spindown.job.route import settle_message
+from spindown.job.work_done import Progress
 from spindown.port import Message
 from spindown.worker.attempt import Attempt
 from spindown.worker.job_ending import AttemptEnd, SlotContext, announce

@@ -26,8 +26,8 @@ from spindown.domain.worker_lifecycle import (
     row_seen,
 )
 from spindown.error import SpindownError
-from spindown.job.policy import read_standing
-from spindown.job.progress import Reporter
+from spindown.job.policy_in_force import read_standing
+from spindown.job.work_done import Reporter
 from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.port import Metadata, WorkPorts
 from spindown.worker.lease_renewer import LeaseRenewer

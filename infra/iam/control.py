@@ -17,7 +17,7 @@ from spindown.contract.learned_size import PREFIX as SIZES
 from spindown.contract.learned_size import sizes_key
 from spindown.contract.location import work_root
 from spindown.contract.name import queue_name, resource_name
-from spindown.contract.queue import SHAPES, shape_queue
+from spindown.contract.queue import SHAPES, queue_of_shape
 from spindown.contract.row import control_partition, worker_partition
 from spindown.contract.settings import (
     deployment_parameter,
@@ -167,7 +167,7 @@ def wake(name: str, *, deployment: str) -> iam.PolicyStatement:
 
 def remove_queues(*, deployment: str) -> iam.PolicyStatement:
     """Allow deleting the queues of shapes that nobody uses, also of a workload that has left."""
-    shapes = shape_queue(queue_name(deployment, "*"), SHAPES)
+    shapes = queue_of_shape(queue_name(deployment, "*"), SHAPES)
     return allow("RemoveQueues", ["sqs:DeleteQueue"], [regional("sqs", shapes)])
 
 

@@ -16,7 +16,7 @@ from spindown.cli import option
 from spindown.cli.render.line import confirm, goes_on, noted_if_slow, print_aside, print_line
 from spindown.cli.render.screen import open_console, show_live
 from spindown.cli.session import Session, open_session
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.error import BadInput, SpindownError, Throttled, Unreachable
 from spindown.operate.drain import (
     Remainder,

@@ -19,7 +19,7 @@ from spindown.cli.session import Session, open_session
 from spindown.config import format_clock, format_duration
 from spindown.config.schema import NONE_IS
 from spindown.contract.codec import encode
-from spindown.control.policy import (
+from spindown.control.policy_edit import (
     EffectivePolicy,
     differences,
     edit_policy,

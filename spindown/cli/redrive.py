@@ -19,16 +19,16 @@ from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import JobMessage
 from spindown.contract.row import PolicyRow
 from spindown.control.market import types_on_sale
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
 from spindown.error import BadInput, SpindownError
-from spindown.job.failed_item import again_of, say_given_up, send_failed_again
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
+from spindown.job.redrive_item import again_of, say_given_up, send_failed_again
 from spindown.job.result import read_batch
 from spindown.job.route import why_forbidden
 from spindown.port import ObjectStore

@@ -24,7 +24,7 @@ from spindown.contract.decision import Decision, LaunchRequestRecord
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import DECISION, DecisionRow, control_partition
 from spindown.control.market import load_catalogue, types_on_sale
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.domain.offer import Catalogue, InstanceRequirements
 from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode

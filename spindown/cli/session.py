@@ -18,10 +18,10 @@ from spindown.aws.clock import pause
 from spindown.cli.option import CONFIG_FILE, LOCAL
 from spindown.cli.render.line import Tell, print_aside, told_if_slow
 from spindown.contract.location import work_root
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.domain.shape import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.epoch import read_requeued
@@ -139,7 +139,7 @@ class Session:
         settings = self.workload(workload)
         shapes = read_shapes(self.table, workload) if settings.policy.types else ()
         own = settings.queue_url
-        return {name: self.aws.queue(shape_queue(own, name)) for name in ("", *shapes)}
+        return {name: self.aws.queue(queue_of_shape(own, name)) for name in ("", *shapes)}
 
     def status(self, workload: str) -> Status:
         """Gather the status of a workload."""

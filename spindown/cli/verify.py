@@ -20,7 +20,7 @@ from spindown.cli.render.screen import format_seconds, open_console, show_live
 from spindown.cli.session import Session, is_local, open_session
 from spindown.cli.verify_page import render_page, word_of
 from spindown.contract.codec import encode
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.domain.verification import (
     FAULT_USD,
     CheckResult,

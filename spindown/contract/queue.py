@@ -16,7 +16,7 @@ HIDDEN_FOR = timedelta(minutes=5)
 SHAPES = "c*"
 
 
-def shape_queue(queue: str, shape: str) -> str:
+def queue_of_shape(queue: str, shape: str) -> str:
     """Return name, URL or ARN of the queue of a shape by that of its workload's queue.
 
     SQS ends all three with the queue's name.

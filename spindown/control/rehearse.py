@@ -19,7 +19,7 @@ from spindown.contract.rehearsal import (
 from spindown.contract.row import REHEARSED_PER_MINUTE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.observe.observation import launch_tags
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.domain.bake_or_bootstrap import ImageHistory, find_image
 from spindown.domain.policy import Policy
 from spindown.error import (

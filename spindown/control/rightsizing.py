@@ -17,7 +17,7 @@ from spindown.contract.learned_size import LearnedSizes, decode_sizes, encode_si
 from spindown.contract.settings import WorkloadSettings
 from spindown.contract.usage import UsageEnd, UsageRecord
 from spindown.control.market import current_offers, holdable_types, load_catalogue
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.control.usage import ReadBounds, ReadTo, read_written
 from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.offer import Catalogue, InstanceType, trusted

@@ -5,7 +5,7 @@ A tick has three steps, and each returns a value: ``observe`` an ``Observation``
 needs no prices (``EarlyPlan``), asks only what that leaves open, and returns both. Before the steps
 the tick takes the lock of its workload; after them it writes the decision down, tells people, and
 gives the lock back. Only executing changes the fleet; planning needs no clock, port or chance.
-``functions.scaler`` (which ``infra/control/trigger.py`` wakes) and ``control.interrupt`` call it.
+``functions.scaler``, woken by ``infra/control/trigger.py``, and ``instance_event`` call it.
 
 A tick looks at the present state, not at what woke it: two, or none for a while, change only how
 soon. Without types, outposts and budget it makes at most five calls (ledger, queue, EC2, two for
@@ -38,11 +38,11 @@ from spindown.control.plan.correct_rows import correct_workers
 from spindown.control.plan.garbage import collect_garbage
 from spindown.control.plan.launch_need import LaunchNeed, launch_needs, launch_needs_again
 from spindown.control.plan.launch_request import plan_requests
-from spindown.control.plan.learn import learn_boots, record_vram
+from spindown.control.plan.learn_boot import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
-from spindown.control.plan.over_limits import end_over_budget, end_surplus
+from spindown.control.plan.over_limits import divide_budget, end_surplus
 from spindown.control.plan.plan import Plan
 from spindown.control.plan.requeue import requeue_jobs
 from spindown.control.plan.shape import ask_for_routing, of_shape, remember_shapes
@@ -182,7 +182,7 @@ def make_plan(seen: Observation, early: EarlyPlan | None = None) -> Plan:
     draft = move_reservations(release_reservations(draft))
     draft = store_catalogue(draft, seen.prices)
     draft = collect_garbage(draft)
-    draft, budget = end_over_budget(end_surplus(draft), seen.account)
+    draft, budget = divide_budget(end_surplus(draft), seen.account)
     draft = keep_warm(draft, None if budget is None else budget.left_usd)
     draft = end_outstayed(draft)
     allowance = allowance_of(draft, missing[0], seen.account, budget)

@@ -35,7 +35,7 @@ from spindown.contract.usage import (
 )
 from spindown.contract.usage_table import TableRow, to_row
 from spindown.control.parquet import decode_table, encode_table
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.error import AccessDenied, ContractError, NotFound, Unreadable, printable
 from spindown.port import Clock, ControlPorts, ObjectStore, ObjectSummary
 

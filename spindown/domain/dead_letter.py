@@ -24,7 +24,7 @@ count begins anew.
 
 Also decided in: ``lease.is_left_to_others`` (another machine tries it first),
 ``out_of_memory.larger_needs`` (a larger machine), ``wasted_work`` (one that stays).
-``job.failed_item`` is about single items, which a person sends again.
+``job.redrive_item`` is about single items, which a person sends again.
 """
 
 from collections.abc import Sequence

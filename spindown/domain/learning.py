@@ -3,8 +3,8 @@
 Every estimate has one shape: reports, weighed by the hours that they took, and pulled toward a
 prior. The prior counts as a few seconds or hours of reports. With no report it *is* the prior.
 
-Reports come from workers, which add up speeds (``job.progress``), and from ticks, which note boots
-(``control.plan.learn``); ``ledger.knowledge`` reads both.
+Reports come from workers, which add up speeds (``job.work_done``), and from ticks, which note boots
+(``control.plan.learn_boot``); ``ledger.knowledge`` reads both.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The times of an interruption notice: two minutes, the last commit, the hour that is not charged.
 
-The control plane notes a notice in ``control.interrupt``, marks the worker in
+The control plane notes a notice in ``control.instance_event``, marks the worker in
 ``control.plan.terminate`` (``mark_interrupted``), and requeues what it left in
 ``control.free_lease``. What a worker *does* with a notice is in ``worker_lifecycle``: the row
 ``Noticed`` of the table "What ends a worker", and what follows from ``leave_by``.

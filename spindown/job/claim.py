@@ -66,7 +66,7 @@ from spindown.job.message import (
     read_stored,
     resend,
 )
-from spindown.job.policy import read_code_version
+from spindown.job.policy_in_force import read_code_version
 from spindown.job.release import dollars_wasted
 from spindown.job.route import fail_unclaimed, read_sized, settle_message
 from spindown.job.worker_row import Condemned, WorkerRow

@@ -3,7 +3,8 @@
 For each dead letter, first a conditional write clears failures and losses in the manifest. Then a
 message is sent to the queue. Last, the dead letter is deleted. After a crash, run it again: the
 count stays cleared, and of two messages of one job the manifest lets only one have an effect.
-Committed results stay.
+Committed results stay. ``redrive_item`` sends failed items again, ``lost_message`` a job whose
+message is gone.
 """
 
 import json

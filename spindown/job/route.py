@@ -31,7 +31,7 @@ from spindown.contract.job.message import (
 from spindown.contract.job.s3_event import source_of
 from spindown.contract.learned_size import decode_sizes, sizes_key
 from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD, class_of
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
 from spindown.domain.dead_letter import is_unreadable_for_good
@@ -487,7 +487,7 @@ class MessageRouter:
 
     def _register(self, shape: Shape, job_type: str) -> JobQueue:
         # First the ledger: a queue that no tick knows of would be served by nobody.
-        url = shape_queue(self._settings.queue_url, shape.name)
+        url = queue_of_shape(self._settings.queue_url, shape.name)
         is_made_up = shape not in self._own
         name = self._settings.name
         note_use(self._ports, name, shape.name, url, job_type, is_made_up=is_made_up)
@@ -670,7 +670,7 @@ def _abandoned_queues(
         for name, row in listed.items()
         if (shape := parse_shape(name)) and not is_possible(shape, policy, row.types)
     ]
-    return [ports.queue(shape_queue(settings.queue_url, name)) for name in left]
+    return [ports.queue(queue_of_shape(settings.queue_url, name)) for name in left]
 
 
 _POSTPONED = Routed(postponed=1)

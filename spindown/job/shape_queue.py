@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from spindown.contract.codec import Row, decode, encode
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import (
     SHAPE,
     ShapeRow,
@@ -26,7 +26,7 @@ from spindown.domain.fleet import NOTHING_WAITS, Backlog
 from spindown.domain.shape import Shape, is_possible, own_shapes, parse_shape
 from spindown.error import ContractError, NotFound, PreconditionFailed, SpindownError
 from spindown.job.message import delete
-from spindown.job.policy import read_standing
+from spindown.job.policy_in_force import read_standing
 from spindown.ledger.partition import Partition
 from spindown.port import (
     Clock,
@@ -75,7 +75,7 @@ def read_shapes(table: Table, workload: str) -> Mapping[str, ShapeRow]:
 def queues_of(ports: ControlPorts, settings: WorkloadSettings) -> list[JobQueue]:
     """Return all queues in which messages of a workload may wait, the entry queue first."""
     shapes = read_shapes(ports.table, settings.name)
-    urls = [settings.queue_url, *(shape_queue(settings.queue_url, shape) for shape in shapes)]
+    urls = [settings.queue_url, *(queue_of_shape(settings.queue_url, shape) for shape in shapes)]
     return [ports.queue(url) for url in urls]
 
 
@@ -147,7 +147,7 @@ def remove_unused(workload: str, ports: ControlPorts) -> int:
     own = {shape.name for shape in own_shapes(policy)}
     is_crowded = len(shapes.keys() - own) >= _CROWDED_FROM
     for name, row in shapes.items():
-        queue = ports.queue(shape_queue(settings.queue_url, name))
+        queue = ports.queue(queue_of_shape(settings.queue_url, name))
         if not settings.policy.types:
             _send_back(queue, ports.queue(settings.queue_url), ports.clock)
         try:

@@ -28,7 +28,7 @@ from spindown.domain.rightsizing import TypeSize, sized_at
 from spindown.domain.shape import of_dispatch, settle
 from spindown.error import ContractError, NotFound
 from spindown.job.cancel import REASON
-from spindown.job.failed_item import again_of
+from spindown.job.redrive_item import again_of
 from spindown.job.result import JobProgress, read_batch, read_progress, read_records
 from spindown.job.route import sizes_in_force
 from spindown.ledger import LedgerView

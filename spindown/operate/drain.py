@@ -12,10 +12,10 @@ from datetime import datetime
 from spindown.contract import tag
 from spindown.contract.codec import from_json
 from spindown.contract.settings import WorkloadSettings
-from spindown.control.policy import current_policy, edit_policy
+from spindown.control.policy_edit import current_policy, edit_policy
 from spindown.domain.fleet import NOTHING_WAITS, all_of
 from spindown.error import ContractError, SpindownError
-from spindown.job.policy import read_standing
+from spindown.job.policy_in_force import read_standing
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.ledger import Ledger, LedgerView
 from spindown.operate.status import WorkerStatus

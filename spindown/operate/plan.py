@@ -9,10 +9,10 @@ from spindown.control.plan.action import PlanDraft
 from spindown.control.plan.launch_allowance import why_short
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.offers import rank_offers
-from spindown.control.plan.over_limits import end_over_budget
+from spindown.control.plan.over_limits import divide_budget
 from spindown.control.plan.plan import Plan
 from spindown.control.plan.shape import of_shape
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.control.record.decision import record_action, record_shapes
 from spindown.control.tick import make_plan, observe, observe_market
 from spindown.domain.budget import LaunchBudget
@@ -110,7 +110,7 @@ def plan_next_tick(workload: str, ports: ControlPorts, *, jobs: int | None = Non
             raise Unreachable(str(ranked.failure.about["said"]))
         candidates = ranked.candidates
         notes += tuple(note for note in ranked.notes if note not in notes)
-        budget = budget or end_over_budget(after, seen.account)[1]
+        budget = budget or divide_budget(after, seen.account)[1]
         short = NO_REASON if choice.blocked_by else why_short(candidates.candidates, budget)
         notes += (short,) if short else ()
     retry_at = choice.retry_at or now + seen.facts.policy.tick

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.contract.usage import OTHER_TYPES, UsageRecord
 from spindown.control.market import load_catalogue
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.control.rightsizing import list_price, read_learned, seen_attempt
 from spindown.control.usage import read_usage
 from spindown.domain.dispatch_cost import (

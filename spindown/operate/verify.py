@@ -17,7 +17,7 @@ from spindown.contract import tag
 from spindown.contract.job.batch import name_job
 from spindown.contract.job.manifest import JobState
 from spindown.contract.name import SEPARATOR, resource_name
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.domain.fleet import Backlog, Worker
 from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType

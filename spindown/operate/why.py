@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.contract.decision import Decision, decision_prefix
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.control.rightsizing import read_learned
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Rightsize

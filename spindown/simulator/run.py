@@ -13,9 +13,9 @@ from spindown.contract.decision import Decision, Outcome
 from spindown.contract.event import ALARM, NUDGE, TICK, InstanceEvent
 from spindown.contract.job.manifest import STATES
 from spindown.contract.usage import measured_prefix
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.control.market import refresh, types_on_sale, types_within_reach
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.control.rightsizing import learn_sizes
 from spindown.control.spend import sum_spend
 from spindown.control.tick import run_tick

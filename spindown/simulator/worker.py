@@ -76,8 +76,7 @@ from spindown.job.commit import Portion, begun, commit, complete
 from spindown.job.heartbeat import extend_lease
 from spindown.job.item import settle_items
 from spindown.job.message import put_back
-from spindown.job.policy import read_standing
-from spindown.job.progress import Progress, Reporter
+from spindown.job.policy_in_force import read_standing
 from spindown.job.release import (
     abandon,
     dead_letter_job,
@@ -87,6 +86,7 @@ from spindown.job.release import (
     settle_release,
 )
 from spindown.job.split import is_too_large, split
+from spindown.job.work_done import Progress, Reporter
 from spindown.job.worker_row import Condemned, WorkerRow
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.port import Key, Message, WorkPorts

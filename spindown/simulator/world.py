@@ -12,7 +12,7 @@ from typing import TypeVar
 from spindown.contract import tag
 from spindown.contract.event import InstanceEvent
 from spindown.contract.name import SEPARATOR
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.settings import (
     DeploymentSettings,
     RegionSettings,
@@ -136,7 +136,7 @@ class World:
     def _queue_of(self, shape: str) -> MemoryJobQueue:
         """Return the queue of a shape, which somebody may have yet to make."""
         if shape not in self.queues:
-            url = shape_queue(_QUEUE, shape)
+            url = queue_of_shape(_QUEUE, shape)
             self.queues[shape] = self._make_queue(url, self.dead_letters, exists=False)
         return self.queues[shape]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spindown.contract.event import InterruptionWarning
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.policy import Policy
 from spindown.memory import PortCall
 from tests.bench.record import record

@@ -31,7 +31,7 @@ from spindown.aws.wiring import Aws
 from spindown.contract.run import RunSpec
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
-from spindown.job.progress import Reporter
+from spindown.job.work_done import Reporter
 from spindown.job.worker_row import WorkerRow
 from spindown.memory.metric import MemoryMetricSink
 from spindown.port import WorkPorts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.error import Unreachable
 from spindown.functions import intake

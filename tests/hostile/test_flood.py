@@ -9,7 +9,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.event import StateChange
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.reason import ReasonCode
 from spindown.ledger import Ledger
 from spindown.port import Key, Write

@@ -8,7 +8,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.decision import Outcome
 from spindown.contract.event import InterruptionWarning
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.policy import Policy
 from spindown.infra.iam.statement import CHANGE_ROWS, READ_EACH
 from spindown.port import Key, Write

@@ -24,8 +24,8 @@ from spindown.domain.worker_lifecycle import (
 )
 from spindown.error import SpindownError
 from spindown.job.claimed_job import SlotId
-from spindown.job.policy import OUTDATED_FOR, read_standing
-from spindown.job.progress import Reporter
+from spindown.job.policy_in_force import OUTDATED_FOR, read_standing
+from spindown.job.work_done import Reporter
 from spindown.job.worker_row import WorkerRow
 from spindown.memory import PortCall, intercept
 from spindown.port import WorkPorts

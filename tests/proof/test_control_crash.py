@@ -19,7 +19,7 @@ from spindown.contract.event import (
 )
 from spindown.contract.row import BACKLOG, BOOT_PHASE, SpendRow
 from spindown.control.bake import keep_images
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.notice_time import NOTICE
 from spindown.job.old_message import resend
 from spindown.job.shape_queue import UNUSED_FOR, remove_unused

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from spindown.domain.verification import VerifyCheck
-from spindown.job.policy import read_standing
+from spindown.job.policy_in_force import read_standing
 from tests.e2e.world import ROOT, World, deployed, found, parsed, write_deployment
 from tests.proof.moto_state import SERVICES, MotoState
 from tests.proof.record import record_part

@@ -19,7 +19,7 @@ from spindown.contract.event import (
 from spindown.contract.job.manifest import decode_manifest
 from spindown.contract.job.message import parse_job
 from spindown.contract.settings import RunSettings, WorkloadSettings
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.fleet import Lease, Worker
 from spindown.domain.notice_time import NOTICE
 from spindown.domain.offer import CapacityType, Pool

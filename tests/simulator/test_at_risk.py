@@ -3,7 +3,7 @@
 import pytest
 
 from spindown.contract.event import RebalanceRecommendation
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.policy import Policy
 from spindown.ec2sim import Turn
 from spindown.simulator import Run, SimResult

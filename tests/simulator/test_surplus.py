@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.policy import Policy
 from spindown.simulator import Run
 from spindown.simulator.world import WORKLOAD

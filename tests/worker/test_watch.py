@@ -8,7 +8,7 @@ from pathlib import Path
 from spindown.cli.logs import LOOK_SECONDS
 from spindown.domain.policy import Policy
 from spindown.job.claimed_job import ClaimedJob
-from spindown.job.progress import Reporter
+from spindown.job.work_done import Reporter
 from spindown.memory.interception import PortCall
 from spindown.memory.metadata import MemoryMetadata
 from spindown.worker.lease_renewer import LeaseRenewer

@@ -22,7 +22,7 @@ from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.domain.cost_rise import AcceptedCost, RiseFound
 from spindown.operate.cost import CostSpan, CostTrend, read_cost
 

@@ -22,7 +22,7 @@ from spindown.cli.render.screen import print_parts
 from spindown.cli.render.table import make_table
 from spindown.cli.session import open_session
 from spindown.control.parquet import open_fenced, quote_texts
-from spindown.control.policy import current_policy
+from spindown.control.policy_edit import current_policy
 from spindown.domain.shape import parse_shape, size_up
 from spindown.error import BadInput, printable
 from spindown.installed import require

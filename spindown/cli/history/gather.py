@@ -28,7 +28,7 @@ from spindown.cli.history.price import (
 from spindown.cli.init import FIRST_WORKLOAD, first_document
 from spindown.cli.session import Session, open_session
 from spindown.config import Config, parse_duration
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.domain.account_pricing import Pricing
 from spindown.domain.learning import (
     Knowledge,

@@ -14,7 +14,7 @@ from spindown.contract.metric import CAUSE
 from spindown.contract.settings import WorkloadSettings
 from spindown.control.alert.tell import measure, of_workload, remember, tell
 from spindown.control.market import current_offers
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.control.spend import window_of
 from spindown.domain.alert import SAID_AGAIN_AFTER, Alert, AlertState, review
 from spindown.domain.cost_rise import RiseFound, find_rise

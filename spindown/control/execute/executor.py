@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from spindown.contract import row as rows
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import Backoff, BreakerRow
 from spindown.control.execute.execution import Execution, RequestRecords
 from spindown.control.execute.journal import FenceLost, Journal
@@ -199,7 +199,7 @@ def _carry_out_one(run: Execution, action: Action) -> None:
 def _queue_of(run: Execution, shape: str) -> JobQueue:
     """Return the queue of a shape that has one, else the workload's own."""
     own = run.facts.settings.queue_url
-    return run.ports.queue(shape_queue(own, shape if shape in run.facts.view.shapes else ""))
+    return run.ports.queue(queue_of_shape(own, shape if shape in run.facts.view.shapes else ""))
 
 
 def _terminate(run: Execution, action: Terminate) -> None:

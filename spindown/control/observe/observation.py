@@ -13,10 +13,10 @@ from functools import cached_property
 
 from spindown.contract import tag
 from spindown.contract.codec import decode, encode, from_json, replace_fields
-from spindown.contract.queue import shape_queue
+from spindown.contract.queue import queue_of_shape
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.market import PriceList, read_prices
-from spindown.control.policy import EffectivePolicy, effective_policy
+from spindown.control.policy_edit import EffectivePolicy, effective_policy
 from spindown.control.unresponsive_region import SLOW
 from spindown.domain.fleet import NOTHING_WAITS, Backlog, Launch, Worker, all_of
 from spindown.domain.idle import timeout_told
@@ -205,7 +205,7 @@ def _read_queues(
         return entry_backlog, {}, missing
     # There is always one, so that a plan says what it would buy.
     found = {own_shape(policy).name: NOTHING_WAITS}
-    queues = [ports.queue(shape_queue(settings.queue_url, name)) for name in view.shapes]
+    queues = [ports.queue(queue_of_shape(settings.queue_url, name)) for name in view.shapes]
     for (name, row), backlog in zip(view.shapes.items(), read_backlogs(queues), strict=True):
         if backlog is None:
             continue

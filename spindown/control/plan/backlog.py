@@ -13,7 +13,7 @@ from spindown.contract.row import (
     names_of,
 )
 from spindown.control.plan.action import PlanDraft
-from spindown.control.plan.learn import learn
+from spindown.control.plan.learn_boot import learn
 from spindown.domain.fleet import Backlog, Lease
 from spindown.domain.schedule import Waiting, next_margin
 from spindown.domain.termination import watch_from

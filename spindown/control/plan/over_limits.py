@@ -1,9 +1,9 @@
 """Tell workers to end for which the month's budget does not pay, or the limits leave no room.
 
-``domain.budget`` and ``domain.surplus`` decide which these are; what the budget then leaves to
-launches is worked out with it (``end_over_budget``). A worker hears it at its next
-heartbeat. With ``spent_at`` in its row it ends as ``when_spent`` says, with ``surplus_at`` after
-the jobs in hand; one that boots is condemned.
+``domain.budget`` and ``domain.surplus`` decide which these are. ``divide_budget`` also returns what
+the budget then leaves to launches. A worker hears it at its next heartbeat. With ``spent_at`` in
+its row it ends as ``when_spent`` says, with ``surplus_at`` after the jobs in hand; one that boots
+is condemned.
 """
 
 from collections.abc import Collection, Mapping
@@ -50,10 +50,10 @@ def needs_of(draft: PlanDraft) -> Mapping[str, WorkerNeed]:
     )
 
 
-def end_over_budget(
+def divide_budget(
     draft: PlanDraft, account: AccountView | None
 ) -> tuple[PlanDraft, LaunchBudget | None]:
-    """Tell the workers to end that the budget does not pay for; return what it leaves.
+    """Tell the workers to end that the budget does not pay for; return what is left for launches.
 
     None: there is no budget, or nobody knows what is spent of it.
 

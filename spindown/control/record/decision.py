@@ -41,7 +41,7 @@ from spindown.control.plan.backlog import tick_fields
 from spindown.control.plan.breaker import open_breakers
 from spindown.control.plan.offers import LaunchChoice, none_fits, ruled_out
 from spindown.control.plan.plan import Plan
-from spindown.control.policy import policy_text
+from spindown.control.policy_edit import policy_text
 from spindown.control.record.metric import (
     TickResult,
     count_states,

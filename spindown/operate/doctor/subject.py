@@ -13,7 +13,7 @@ from spindown.config.need import needed_endpoints, why_internet
 from spindown.contract.image import image_parameter
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, RegionSettings, WorkloadSettings
-from spindown.control.policy import effective_policy
+from spindown.control.policy_edit import effective_policy
 from spindown.domain.account_pricing import Pricing
 from spindown.domain.offer import InstanceRequirements
 from spindown.domain.policy import Policy

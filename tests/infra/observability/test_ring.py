@@ -17,7 +17,7 @@ import pytest
 from spindown.contract.event import InterruptionWarning
 from spindown.contract.row import DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
 from spindown.control.alert.cost_rise import judge
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.control.market import refresh
 from spindown.domain.fleet import WorkerState
 from spindown.domain.policy import JobNeeds, JobType, Policy

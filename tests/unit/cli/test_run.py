@@ -27,7 +27,7 @@ from spindown.contract.decision import (
     ShapeRecord,
 )
 from spindown.contract.row import DecisionRow
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import Catalogue, InstanceRequirements
 from spindown.domain.policy import JobNeeds, JobType, Policy

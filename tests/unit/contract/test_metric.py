@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 #: Where each emitter's metrics are named.
 EMITTING = {
     Emitter.SCALER: ["spindown/control", "spindown/control/alert"],
-    Emitter.INTERRUPTION: ["spindown/control/interrupt.py", "functions"],
+    Emitter.INTERRUPTION: ["spindown/control/instance_event.py", "functions"],
     Emitter.OFFERS: ["spindown/control/market", "spindown/control/alert"],
     Emitter.INTAKE: ["spindown/job/route.py"],
     Emitter.WORKER: ["spindown/job", "worker"],

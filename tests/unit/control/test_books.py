@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spindown.contract.event import StateChange
 from spindown.contract.row import LOCK_LEASE, worker_sort_key
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.notice_time import FREE_FOR
 from spindown.error import SpindownError, Unreachable, WriteConflict

@@ -10,7 +10,7 @@ from spindown.contract import row as rows
 from spindown.contract.codec import encode
 from spindown.contract.event import InterruptionWarning, StateChange
 from spindown.contract.row import worker_sort_key
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.control.plan.launch_allowance import add_to_budget
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.error import Unreachable, WriteConflict

@@ -7,7 +7,7 @@ import pytest
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import budget_sort_key
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.over_limits import end_over_budget
+from spindown.control.plan.over_limits import divide_budget
 from spindown.control.tick import observe
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, LaunchState, WorkerState
@@ -56,7 +56,7 @@ def month_of(world: ControlWorld) -> Key:
 
 
 def left_by(draft: PlanDraft, account: AccountView) -> LaunchBudget:
-    _, budget = end_over_budget(draft, account)
+    _, budget = divide_budget(draft, account)
     assert budget is not None
     return budget
 
@@ -125,7 +125,7 @@ def test_what_runs_since_last_month_is_not_set_aside_twice() -> None:
 def test_a_worker_that_is_told_is_marked_in_the_same_tick() -> None:
     draft, account, _ = at_work(spent=BUDGET)
 
-    after, _ = end_over_budget(draft, account)
+    after, _ = divide_budget(draft, account)
 
     (worker,) = after.fleet.workers.values()
     assert worker.spent_at == draft.now
@@ -138,7 +138,7 @@ def test_one_that_ends_gives_back_what_no_job_in_hand_needs() -> None:
     taken = account.budget_at(draft.now).committed
     reserved = replace_fields(launch, {"reserved_usd": 5.0})
 
-    after, budget = end_over_budget(with_launches(draft, reserved), account)
+    after, budget = divide_budget(with_launches(draft, reserved), account)
 
     assert [worker.spent_at for worker in after.fleet.workers.values()] == [draft.now]
     assert budget is not None

@@ -13,11 +13,11 @@ from spindown.contract.row import (
     pool_sort_key,
     worker_sort_key,
 )
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import Pool
-from spindown.job.policy import read_standing
-from spindown.job.progress import Progress, Reporter
+from spindown.job.policy_in_force import read_standing
+from spindown.job.work_done import Progress, Reporter
 from spindown.ledger.knowledge import read_interruption_rate
 from spindown.memory import MemoryInputSource
 from spindown.operate.plan import plan_next_tick

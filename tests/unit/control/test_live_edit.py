@@ -9,7 +9,7 @@ import pytest
 from spindown.config import merge_policy
 from spindown.contract import row as rows
 from spindown.contract.settings import RunSettings
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.policy import Policy
 from spindown.error import ConfigError
 from tests.builders import minutes

@@ -26,7 +26,7 @@ from spindown.control.plan.action import ActionKind, Replay
 from spindown.control.plan.launch_need import launch_need_of
 from spindown.control.plan.launch_outcome import pools_of
 from spindown.control.plan.launch_request import LaunchWorkers
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.control.tick import make_plan, observe
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.offer import CapacityType, Pool

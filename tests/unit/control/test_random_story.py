@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 
 from spindown.contract.decision import Decision, Outcome, RequestOutcome
 from spindown.contract.event import InstanceEvent, InterruptionWarning, StateChange
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.control.plan.action import ActionKind
-from spindown.control.policy import edit_policy, effective_policy
+from spindown.control.policy_edit import edit_policy, effective_policy
 from spindown.domain.fleet import LaunchState, Worker, WorkerState
 from spindown.domain.notice_time import FREE_FOR
 from spindown.domain.past_cost import dollars_per_hour

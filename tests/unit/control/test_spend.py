@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract.event import StateChange
 from spindown.contract.row import BUDGET, DEPLOYMENT_PARTITION, SpendRow, worker_sort_key
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.control.spend import days_to_tell, items_since_yesterday, last_days
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import extra_price_per_hour

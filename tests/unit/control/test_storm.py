@@ -16,7 +16,7 @@ from spindown.contract.row import (
     pool_sort_key,
     worker_sort_key,
 )
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.fleet import WorkerState
 from spindown.error import SpindownError
 from spindown.memory import PortCall

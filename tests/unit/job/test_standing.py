@@ -15,7 +15,7 @@ from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.attachment.log import keep_log, read_logs
 from spindown.job.manifest_store import load_manifest, save_manifest
-from spindown.job.policy import read_standing
+from spindown.job.policy_in_force import read_standing
 from spindown.memory.interception import PortCall
 from spindown.port import Key, Write
 from tests.work import WORKLOAD, WorkWorld

@@ -11,7 +11,7 @@ import pytest
 from spindown.cli.drain import DrainUndone, _looks, render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import AccessDenied, SpindownError, Throttled, Unreachable

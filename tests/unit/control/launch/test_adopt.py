@@ -14,7 +14,7 @@ from spindown.contract.row import (
     budget_sort_key,
     worker_sort_key,
 )
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.fleet import LaunchState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode

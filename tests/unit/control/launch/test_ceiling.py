@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spindown.contract.decision import Outcome
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.policy import Policy, RankBy
 from spindown.domain.reason import ReasonCode
 from spindown.ledger import Ledger

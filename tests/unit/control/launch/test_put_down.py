@@ -10,7 +10,7 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.contract.event import StateChange
 from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_sort_key
-from spindown.control.interrupt import react
+from spindown.control.instance_event import react
 from spindown.domain.fleet import Lease, WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Rung

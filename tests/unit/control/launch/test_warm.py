@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from spindown.contract.decision import EndingRecord, Outcome
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.domain.policy import WarmSpan, Weekday
 from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable

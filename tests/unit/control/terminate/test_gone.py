@@ -17,7 +17,7 @@ from spindown.contract.row import (
     machine_sort_key,
     worker_sort_key,
 )
-from spindown.control.policy import edit_policy
+from spindown.control.policy_edit import edit_policy
 from spindown.control.tick import run_tick
 from spindown.domain.fleet import WorkerState
 from spindown.domain.reason import Reason, ReasonCode

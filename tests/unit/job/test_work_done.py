@@ -19,7 +19,7 @@ from spindown.contract.row import (
     worker_partition,
 )
 from spindown.domain.relative_throughput import relative_throughput
-from spindown.job.progress import Progress, Reporter, share_items
+from spindown.job.work_done import Progress, Reporter, share_items
 from spindown.ledger.knowledge import read_knowledge
 from spindown.memory.interception import PortCall, intercept
 from spindown.port import Key, Write

@@ -1,6 +1,7 @@
-"""Learn from what a tick has found: how long boots take, how much GPU memory is used.
+"""Learn how long boots take, by the workers that a tick finds at work; note the GPU memory used.
 
-``domain.learning`` (``boot_p50``, ``boot_p95``) makes estimates of it.
+``domain.learning`` (``boot_p50``, ``boot_p95``) makes estimates of it. What jobs need is learned
+hourly, in ``control.rightsizing``.
 """
 
 from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ import pytest
 
 from spindown.contract import row as rows
 from spindown.contract.row import PolicyRow
-from spindown.control.policy import (
+from spindown.control.policy_edit import (
     differences,
     edit_policy,
     effective_policy,

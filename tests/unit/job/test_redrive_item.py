@@ -14,8 +14,8 @@ from spindown.error import BadInput
 from spindown.job.cancel import cancel
 from spindown.job.claimed_job import Finished
 from spindown.job.commit import Portion, commit, complete
-from spindown.job.failed_item import send_failed_again
 from spindown.job.manifest_store import load_manifest, save_manifest
+from spindown.job.redrive_item import send_failed_again
 from spindown.job.submit import Draft, submit_items
 from tests.work import WORKLOAD, WorkWorld, a_record, a_slot_id
 

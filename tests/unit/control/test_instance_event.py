@@ -14,7 +14,7 @@ from spindown.contract.event import (
     RebalanceRecommendation,
     StateChange,
 )
-from spindown.control.interrupt import Reaction, react
+from spindown.control.instance_event import Reaction, react
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.error import NotFound, Unreachable
 from spindown.memory import PortCall
