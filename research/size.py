@@ -24,7 +24,7 @@ from spindown.domain.offer import Catalogue, InstanceRequirements, InstanceType
 from spindown.domain.out_of_memory import larger_needs
 from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.requirement import misfit
-from spindown.domain.rightsizing import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
+from spindown.domain.rightsizing.type_size import SYSTEM_GIB, SeenAttempt, hour_of_week, sized_at
 from spindown.domain.shape import Shape, requirements_of, settle, shape_of
 
 #: A Monday.

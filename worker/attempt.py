@@ -19,7 +19,7 @@ from spindown.contract.log import ATTEMPT_FAILED
 from spindown.domain.lease import RELEASE_AFTER, must_release
 from spindown.domain.out_of_memory import had_used_little, larger_needs, memory_of
 from spindown.domain.policy import JobNeeds
-from spindown.domain.rightsizing import MEMORY, VRAM
+from spindown.domain.rightsizing.type_size import MEMORY, VRAM
 from spindown.error import ContractError, LeaseLost, SpindownError, printable
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import Portion

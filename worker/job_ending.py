@@ -22,7 +22,7 @@ from spindown.domain.batch import BatchEnd, end_of_job
 from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
 from spindown.domain.policy import JobNeeds, Policy
-from spindown.domain.rightsizing import VRAM
+from spindown.domain.rightsizing.type_size import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId
 from spindown.job.commit import Portion, begun, complete

@@ -1,11 +1,11 @@
 """The heartbeat of a worker's leases, and its look at the metadata that announces the end.
 
-Each look is one method, which its own thread repeats; a failed look is logged and repeated, for
-it proves nothing. Two more threads send the log: at every heartbeat, and at once what code prints.
-What the worker does with what is heard, a notice for instance, is decided in
-``domain.worker_lifecycle``. A worker that is silent is powered off by ``system/deadman.sh``, after
-15 minutes. That the user's code hangs is seen elsewhere: ``child.runner`` and ``child.command``
-kill what takes longer than ``item_timeout``.
+``aws.imds`` reads the metadata. Each look is one method, which its own thread repeats; a failed one
+is logged and repeated, for it proves nothing. Two more threads send the log: at every heartbeat,
+and at once what code prints. What the worker does with what is heard, a notice for instance, is
+decided in ``domain.worker_lifecycle``. A worker that is silent is powered off by
+``system/deadman.sh``, after 15 minutes. That the user's code hangs is seen elsewhere:
+``child.runner`` and ``child.command`` kill what takes longer than ``item_timeout``.
 """
 
 import threading

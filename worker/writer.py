@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.job.result import ItemStatus, Record
-from spindown.domain.checkpointing import COMMIT_BYTES, commit_due
+from spindown.domain.commit_interval import COMMIT_BYTES, commit_due
 from spindown.job.attachment.checkpoint_store import State, upload_state
 from spindown.job.claimed_job import ClaimedJob, Finished, LocalFile
 from spindown.job.commit import Portion, commit

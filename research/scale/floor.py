@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from research.scale.story import BestMachines, StoryJob, prices_of_day
 from spindown.domain.offer import InstanceType
-from spindown.domain.rightsizing import SYSTEM_GIB, hour_of_week
+from spindown.domain.rightsizing.type_size import SYSTEM_GIB, hour_of_week
 from spindown.simulator import Listing
 from spindown.simulator.scenario import DAY, SimScenario
 

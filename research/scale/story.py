@@ -21,7 +21,7 @@ from research.size import KINDS, Kind
 from spindown.domain.offer import InstanceRequirements, InstanceType, extra_price_per_hour
 from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.relative_throughput import VCPU_SHARE
-from spindown.domain.rightsizing import SYSTEM_GIB, hour_of_week
+from spindown.domain.rightsizing.type_size import SYSTEM_GIB, hour_of_week
 from spindown.simulator import Arrival, Boot, Listing, SimScenario, TrueNeed, Zone
 from spindown.simulator.hardware import find_type
 from spindown.simulator.scenario import DAY

@@ -1,7 +1,7 @@
 """What is learned of the sizes of jobs: one object a workload, which the hourly function writes.
 
-``sizes/{workload}.json``. Sizes are decided in ``domain.rightsizing``. No worker can write it;
-``intake`` reads it if the policy applies it.
+``sizes/{workload}.json``. Sizes are decided in ``domain.rightsizing.type_size``. No worker can
+write it; ``intake`` reads it if the policy applies it.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from spindown.contract.codec import decode, encode, from_json, to_json
-from spindown.domain.rightsizing import TypeHistory, TypeSize
+from spindown.domain.rightsizing.type_size import TypeHistory, TypeSize
 from spindown.error import ContractError
 
 PREFIX = "sizes/"

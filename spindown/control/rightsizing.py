@@ -1,8 +1,8 @@
 """Learn how large jobs of each type are, from what workers have measured since the last hour.
 
 Each run folds the records written since the last one into the history of their type, has
-``domain.rightsizing`` decide anew, and writes both as one object. A run that fails leaves the
-object as it was, and the next one reads the same records. What workers write is read as hostile
+``domain.rightsizing.type_size`` decide anew, and writes both as one object. A run that fails leaves
+the object as it was, and the next one reads the same records. What workers write is read as hostile
 (``control.usage``).
 """
 
@@ -23,7 +23,7 @@ from spindown.domain.account_pricing import open_to_paid
 from spindown.domain.offer import Catalogue, InstanceType, trusted
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.requirement import misfit
-from spindown.domain.rightsizing import (
+from spindown.domain.rightsizing.type_size import (
     LEARNED,
     MEMORY,
     VCPUS,

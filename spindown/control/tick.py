@@ -42,7 +42,6 @@ from spindown.control.plan.learn_boot import learn_boots, record_vram
 from spindown.control.plan.migrate import Moves, tell_movers
 from spindown.control.plan.newer_message import show_newer_messages
 from spindown.control.plan.offers import allowance_of, choose_all, store_catalogue
-from spindown.control.plan.over_limits import divide_budget, end_surplus
 from spindown.control.plan.plan import Plan
 from spindown.control.plan.requeue import requeue_jobs
 from spindown.control.plan.shape import ask_for_routing, of_shape, remember_shapes
@@ -56,6 +55,7 @@ from spindown.control.plan.terminate import (
     mark_interrupted,
 )
 from spindown.control.plan.throttling import remember_answers
+from spindown.control.plan.wind_down import divide_budget, end_surplus
 from spindown.control.record.decision import record_locked, write_down
 from spindown.error import SpindownError, WriteConflict
 from spindown.ledger import Ledger

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from spindown.domain.checkpointing import slowdown
+from spindown.domain.commit_interval import slowdown
 from spindown.domain.reason import Reason, ReasonCode
 
 #: A saving below this is not worth another system to run.
@@ -193,8 +193,8 @@ def judge_long_items(
 ) -> Verdict:
     """Judge items that keep no checkpoint: one that is interrupted begins anew.
 
-    An item of h hours is expected to take h F on spot (``checkpointing.slowdown``, as if it kept a
-    checkpoint only at its end). It tips where that costs as much as h on demand. Worked: 0.2 and
+    An item of h hours is expected to take h F on spot (``commit_interval.slowdown``, as if it kept
+    a checkpoint only at its end). It tips where that costs as much as h on demand. Worked: 0.2 and
     0.5 USD an hour, 0.5 reclaims an hour, boots of 0.05 h: F = 2.5 at 3.158 h.
 
     Args:

@@ -5,7 +5,7 @@
 rest pays for. ``control.plan.launch_allowance.reserve`` then sets the money aside by a conditional
 write, since other workloads may have been quicker.
 
-Nothing here knows of rows: ``control.plan.over_limits`` does. ``WorkerLifetimes`` says how long
+Nothing here knows of rows: ``control.plan.wind_down`` does. ``WorkerLifetimes`` says how long
 beginnings and ends of workers take; ``LaunchBudget`` how many workers of an offer the rest of a
 budget pays for; ``divide`` which of the workers that run may go on, and which end first.
 """

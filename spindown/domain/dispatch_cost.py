@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from spindown.domain.past_cost import LEAST_BILLED
 from spindown.domain.policy import Dispatch
-from spindown.domain.rightsizing import are_few
+from spindown.domain.rightsizing.type_size import are_few
 
 _HOUR = timedelta(hours=1)
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from spindown.domain.boot import BootPhase
-from spindown.domain.checkpointing import COST_ESTIMATE
+from spindown.domain.commit_interval import COST_ESTIMATE
 from spindown.domain.fleet import Worker
 from spindown.domain.offer import (
     HOURS_PER_MONTH,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from spindown.domain.policy import Dispatch, JobNeeds, Policy
-from spindown.domain.rightsizing import MEMORY, VRAM
+from spindown.domain.rightsizing.type_size import MEMORY, VRAM
 from spindown.domain.shape import SCALES, most_of, parse_shape, settle
 
 #: Share of the memory: code that has used less may raise MemoryError for another reason.

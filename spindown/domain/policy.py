@@ -15,7 +15,7 @@ class RankBy(StrEnum):
 
 
 class Rightsize(StrEnum):
-    """What becomes of the sizes that are learned for types of jobs (``domain.rightsizing``)."""
+    """What becomes of the sizes that are learned for types of jobs (``rightsizing.type_size``)."""
 
     #: Nothing is learned.
     OFF = "off"

@@ -109,7 +109,7 @@ class SettledNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """What jobs of a type get that is other than their type says (``domain.rightsizing``)."""
+    """What jobs of a type get that is other than their type says (``rightsizing.type_size``)."""
 
     #: The needs of the type as they stood, and how its jobs came to machines: once people change
     #: either, their word counts.

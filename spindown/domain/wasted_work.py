@@ -24,7 +24,7 @@ holds for state).
 
 This bounds the worst case. Before the bound is reached, the rate l of the pool says what going on
 there is expected to cost: ``p (b + L) F`` with F = e^(lb) (e^(lL) - 1) / (lL)
-(``checkpointing.slowdown``). Once on-demand is cheaper than that, a stable machine is looked for.
+(``commit_interval.slowdown``). Once on-demand is cheaper than that, a stable machine is looked for.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Self
 
-from spindown.domain.checkpointing import slowdown
+from spindown.domain.commit_interval import slowdown
 from spindown.domain.offer import CapacityType, Offer, slot_count
 from spindown.domain.policy import Policy
 from spindown.domain.reason import About

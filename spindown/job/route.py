@@ -1,8 +1,8 @@
 """Route the messages of a workload with types: each to the queue of the shape that it needs.
 
 Which shape that is, is decided in ``domain.shape`` (``settle``), by what is learned of the type too
-(``domain.rightsizing.sized_at``). For a size that no type has, and once there are many of those,
-``_choose_shape`` chooses among the shapes that have a queue.
+(``rightsizing.type_size.sized_at``). For a size that no type has, and once there are many of
+those, ``_choose_shape`` chooses among the shapes that have a queue.
 
 A copy is sent before the original is deleted, as whenever a message moves: a crash in between
 leaves two messages of one job, of which the manifest lets only one do anything. What cannot be
@@ -39,7 +39,7 @@ from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
 from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.policy import JobNeeds, Policy, Rightsize
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.rightsizing import TypeSize, all_sized, holds, sized_at
+from spindown.domain.rightsizing.type_size import TypeSize, all_sized, holds, sized_at
 from spindown.domain.shape import (
     DEARER_AT_MOST,
     SettledNeeds,

@@ -24,7 +24,7 @@ from spindown.domain.learning import Knowledge, items_per_job
 from spindown.domain.lease import LEAVE_FOR
 from spindown.domain.past_cost import Accrual, accrue_whole
 from spindown.domain.policy import Dispatch, Policy
-from spindown.domain.rightsizing import TypeSize, sized_at
+from spindown.domain.rightsizing.type_size import TypeSize, sized_at
 from spindown.domain.shape import of_dispatch, settle
 from spindown.error import ContractError, NotFound
 from spindown.job.cancel import REASON

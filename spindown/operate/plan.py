@@ -9,9 +9,9 @@ from spindown.control.plan.action import PlanDraft
 from spindown.control.plan.launch_allowance import why_short
 from spindown.control.plan.launch_request import LaunchWorkers
 from spindown.control.plan.offers import rank_offers
-from spindown.control.plan.over_limits import divide_budget
 from spindown.control.plan.plan import Plan
 from spindown.control.plan.shape import of_shape
+from spindown.control.plan.wind_down import divide_budget
 from spindown.control.policy_edit import effective_policy
 from spindown.control.record.decision import record_action, record_shapes
 from spindown.control.tick import make_plan, observe, observe_market

@@ -23,8 +23,13 @@ from spindown.domain.offer import HOURS_PER_MONTH, Catalogue, InstanceRequiremen
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import Reason
-from spindown.domain.requirement_advice import JobUse, RequirementAdvice, advise_requirements, fit
-from spindown.domain.rightsizing import LEARNED, TypeSize, are_few, holds
+from spindown.domain.rightsizing.type_size import LEARNED, TypeSize, are_few, holds
+from spindown.domain.rightsizing.workload_size import (
+    JobUse,
+    RequirementAdvice,
+    advise_requirements,
+    fit,
+)
 from spindown.domain.shape import Sized, dispatch_of_type, settle, shape_of, size_up
 from spindown.ledger import Ledger
 from spindown.ledger.knowledge import read_knowledge

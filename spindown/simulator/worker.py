@@ -23,14 +23,14 @@ from spindown.contract.job.result import ItemStatus, Record
 from spindown.contract.row import POLICY, control_partition, processor_kind
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.boot import BootPhase
-from spindown.domain.checkpointing import commit_after, commit_due
+from spindown.domain.commit_interval import commit_after, commit_due
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.offer import InstanceType
 from spindown.domain.out_of_memory import larger_needs, memory_of
 from spindown.domain.policy import JobNeeds, Policy
 from spindown.domain.reason import Reason
-from spindown.domain.rightsizing import MEMORY, SYSTEM_GIB, VRAM
+from spindown.domain.rightsizing.type_size import MEMORY, SYSTEM_GIB, VRAM
 from spindown.domain.worker_lifecycle import (
     AskToEnd,
     BeginDraining,

@@ -22,7 +22,7 @@ import pytest
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
 from spindown.contract.run import RunSpec
-from spindown.domain.checkpointing import interval_hours
+from spindown.domain.commit_interval import interval_hours
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall
 from spindown.user import Item

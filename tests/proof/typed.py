@@ -5,7 +5,7 @@ from typing import Any
 
 from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.domain.policy import JobNeeds, JobType, Rightsize
-from spindown.domain.rightsizing import TypeSize
+from spindown.domain.rightsizing.type_size import TypeSize
 from tests.builders import a_type
 from tests.control import PRICES, REGION, WORKLOAD, ZONES
 from tests.proof.world import MINUTE, POLICY, ProofWorld

@@ -10,7 +10,7 @@ from spindown.contract.usage import UsageEnd
 from spindown.domain.offer import VCPU, InstanceRequirements
 from spindown.domain.policy import JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.relative_throughput import relative_throughput
-from spindown.domain.rightsizing import SYSTEM_GIB, sized_at
+from spindown.domain.rightsizing.type_size import SYSTEM_GIB, sized_at
 from spindown.simulator import Arrival, Run, TrueNeed
 from spindown.simulator.hardware import find_type
 from spindown.simulator.world import WORKLOAD

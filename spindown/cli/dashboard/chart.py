@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from spindown.cli.simulate.page.canvas import FAINT, drawing, to_svg
+from spindown.cli.render.canvas import FAINT, drawing, to_svg
 from spindown.contract.dashboard import MetricQuery, Widget
 from spindown.error import printable
 from spindown.port import MetricSeries

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from spindown.cli import option
+from spindown.cli.render.canvas import check_page
 from spindown.cli.render.line import noted_if_slow, print_aside, print_line
 from spindown.cli.session import open_session
-from spindown.cli.simulate.page.canvas import check_page
 from spindown.error import BadInput
 from spindown.installed import require
 

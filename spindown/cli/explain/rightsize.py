@@ -23,8 +23,8 @@ from spindown.domain.dispatch_cost import cheaper_dispatch
 from spindown.domain.policy import JobNeeds, Rightsize
 from spindown.domain.ranking import Candidate
 from spindown.domain.reason import About, Reason, ReasonCode
-from spindown.domain.requirement_advice import Extent, RequirementAdvice, RequirementKey
-from spindown.domain.rightsizing import TRIAL_JOBS, are_few
+from spindown.domain.rightsizing.type_size import TRIAL_JOBS, are_few
+from spindown.domain.rightsizing.workload_size import Extent, RequirementAdvice, RequirementKey
 from spindown.installed import require
 from spindown.operate import rightsize as sizing
 from spindown.operate.rightsize import Rightsizing, TypeSizing

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindown.cli.render.canvas import drawing
 from spindown.cli.render.line import print_aside
-from spindown.cli.simulate.page.canvas import drawing
 from spindown.error import BadInput
 
 if TYPE_CHECKING:

@@ -12,15 +12,16 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
-from spindown.cli.render.decision import render_decision, say_confirmed, say_now, say_same
+from spindown.cli.render.decision import render_decision, say_confirmed, say_same
 from spindown.cli.render.line import told_if_slow
-from spindown.cli.render.screen import TextConsole, open_console
+from spindown.cli.render.screen import TextConsole, format_seconds, open_console
 from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
+from spindown.operate.plan import PlannedTick
 from spindown.operate.why import Why, explain
-from spindown.reason_text import say, say_count, say_dead_letters
+from spindown.reason_text import say, say_count, say_dead_letters, say_number, say_waiting
 
 #: Instances that were lost lately are told up to so many.
 _LOST_SHOWN = 3
@@ -66,6 +67,49 @@ def show(console: TextConsole, found: Sequence[Why], top: int) -> None:
         _show_decisions(console, entry, top)
         for key in entry.unreadable:
             console.print(Text(f"{key} cannot be read by this version."))
+
+
+def say_now(found: Why) -> str:
+    """Return why nothing runs now, what would fit, and when it is tried next."""
+    made = found.now
+    if made is None:
+        return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
+    choice = made.plan.choice
+    if made.queue.is_empty:
+        why = "no message can be received" if found.next_tries else "nothing waits"
+    else:
+        reason = choice.blocked_by or choice.sizing.reason
+        why = f"{say_waiting(made.queue.visible)}; {say(reason)}"
+    parts = (f"Nothing runs: {why}.", _say_offer(made), _say_try(found))
+    return " ".join(filter(None, parts))
+
+
+def _say_offer(made: PlannedTick) -> str:
+    candidates = made.candidates
+    best, nearest = candidates.best, candidates.nearest
+    if best is not None:
+        price = f"{best.offer.price:.3f} USD/h"
+        cost = f"{say_number(best.cost_per_item * 1000, 4)} USD for 1000 items"
+        return f"{best.offer} would fit, at {price} and {cost}."
+    none = f"No offer may be taken: {say(candidates.why_none())}"
+    if nearest is None:
+        return f"{none}."
+    # What stops every launch rules the nearest out as well; no setting is to blame for it.
+    if nearest.reason == made.plan.choice.blocked_by:
+        return ""
+    return f"{none}; the nearest is {nearest.offer}: {say(nearest.reason)}."
+
+
+def _say_try(found: Why) -> str:
+    due = found.now.next_try_at if found.now else None
+    if due is None and found.next_tries:
+        # Told with the jobs that wait for it.
+        return ""
+    if due is None and found.barred:
+        return f"The next message would launch nothing: {say(found.barred)}."
+    if due is None:
+        return "The next message is a reason to launch."
+    return f"The next launch is tried at {due:%H:%M:%S} UTC, in {format_seconds(due - found.at)}."
 
 
 def _show_decisions(console: TextConsole, entry: Why, top: int) -> None:

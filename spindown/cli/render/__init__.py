@@ -1,1 +1,1 @@
-"""Values on a screen: each module renders, none gathers."""
+"""Values on a screen or a plot: each module renders, none gathers."""

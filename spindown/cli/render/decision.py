@@ -19,7 +19,6 @@ from spindown.contract.decision import (
     ShapeRecord,
 )
 from spindown.contract.event import ALARM, NUDGE, TICK
-from spindown.operate.plan import PlannedTick
 from spindown.operate.why import Why
 from spindown.reason_text import (
     name_of,
@@ -32,7 +31,6 @@ from spindown.reason_text import (
     say_number,
     say_outcome,
     say_shape,
-    say_waiting,
 )
 
 _COLOURS = {
@@ -215,46 +213,3 @@ def _reasons(decision: Decision, top: int) -> Iterator[str]:
         for refusal in request.refusals:
             where = refusal.pool or "the whole request"
             yield f"  {where}: {refusal.kind}, {refusal.code}: {refusal.message}"
-
-
-def say_now(found: Why) -> str:
-    """Return why nothing runs now, what would fit, and when it is tried next."""
-    made = found.now
-    if made is None:
-        return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
-    choice = made.plan.choice
-    if made.queue.is_empty:
-        why = "no message can be received" if found.next_tries else "nothing waits"
-    else:
-        reason = choice.blocked_by or choice.sizing.reason
-        why = f"{say_waiting(made.queue.visible)}; {say(reason)}"
-    parts = (f"Nothing runs: {why}.", _say_offer(made), _say_try(found))
-    return " ".join(filter(None, parts))
-
-
-def _say_offer(made: PlannedTick) -> str:
-    candidates = made.candidates
-    best, nearest = candidates.best, candidates.nearest
-    if best is not None:
-        price = f"{best.offer.price:.3f} USD/h"
-        cost = f"{say_number(best.cost_per_item * 1000, 4)} USD for 1000 items"
-        return f"{best.offer} would fit, at {price} and {cost}."
-    none = f"No offer may be taken: {say(candidates.why_none())}"
-    if nearest is None:
-        return f"{none}."
-    # What stops every launch rules the nearest out as well; no setting is to blame for it.
-    if nearest.reason == made.plan.choice.blocked_by:
-        return ""
-    return f"{none}; the nearest is {nearest.offer}: {say(nearest.reason)}."
-
-
-def _say_try(found: Why) -> str:
-    due = found.now.next_try_at if found.now else None
-    if due is None and found.next_tries:
-        # Told with the jobs that wait for it.
-        return ""
-    if due is None and found.barred:
-        return f"The next message would launch nothing: {say(found.barred)}."
-    if due is None:
-        return "The next message is a reason to launch."
-    return f"The next launch is tried at {due:%H:%M:%S} UTC, in {format_seconds(due - found.at)}."

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from spindown.cli.history.gather import gather
 from spindown.cli.history.option import SimulationOptions
+from spindown.cli.render.canvas import check_page
 from spindown.cli.render.screen import open_console
 from spindown.cli.simulate import alternative
 from spindown.cli.simulate.alternative import simulate_with_progress
 from spindown.cli.simulate.comparison import Comparison, compare, comparison_to_json
-from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.page import write_page
 from spindown.cli.simulate.table import render_comparison
 

@@ -8,7 +8,7 @@ from spindown.contract.codec import replace_fields
 from spindown.control.market import PriceList, price_of
 from spindown.control.plan.action import Action, ActionKind, ChargeWorker, PlanDraft
 from spindown.control.plan.launch_allowance import add_to_budget
-from spindown.control.plan.over_limits import has_budget, needs_of
+from spindown.control.plan.wind_down import has_budget, needs_of
 from spindown.control.spend import charge, mark_charged
 from spindown.domain.budget import WorkerNeed
 from spindown.domain.fleet import Launch, Worker, WorkerState

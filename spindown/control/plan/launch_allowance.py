@@ -4,7 +4,7 @@ A plan and its executor go by the same ``LaunchAllowance``. Each request takes w
 most, whichever of its offers EC2 chooses, so that the next one fits beside it. Two workloads that
 launch at once do not overspend the month: ``reserve`` writes on the condition that the month's row
 still has room. How much of the month is left is decided in ``domain.budget``, and worked out each
-tick in ``over_limits.divide_budget``, with the workers that it still pays for.
+tick in ``wind_down.divide_budget``, with the workers that it still pays for.
 """
 
 import math

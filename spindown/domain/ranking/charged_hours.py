@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from spindown.domain.checkpointing import interval_hours, slowdown
+from spindown.domain.commit_interval import interval_hours, slowdown
 from spindown.domain.machine_count import Load
 from spindown.domain.notice_time import free_hours
 from spindown.domain.policy import Policy

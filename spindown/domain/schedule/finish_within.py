@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spindown.domain.checkpointing import interval_hours
+from spindown.domain.commit_interval import interval_hours
 from spindown.domain.learning import (
     Knowledge,
     PoolRecord,

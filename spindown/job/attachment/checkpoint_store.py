@@ -2,7 +2,8 @@
 
 Its objects are named by their content, so none is ever written over by another, and what two
 commits have in common lies there once; what lies there for long is written again, since the bucket
-drops it by age. The manifest alone says which of them are a job's state.
+drops it by age. The manifest alone says which of them are a job's state: ``job.commit`` writes it,
+when ``domain.commit_interval`` says.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from spindown.cli.simulate.page.canvas import drawing
+from spindown.cli.render.canvas import drawing
 from spindown.cli.simulate.page.frontier import Label, write_labels
 
 

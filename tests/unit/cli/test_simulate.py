@@ -12,6 +12,7 @@ from spindown.cli.history.gather import gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.init import init
 from spindown.cli.main import main
+from spindown.cli.render.canvas import check_page
 from spindown.cli.render.screen import format_wait
 from spindown.cli.simulate.alternative import (
     Role,
@@ -20,7 +21,6 @@ from spindown.cli.simulate.alternative import (
     ours,
     simulate_all,
 )
-from spindown.cli.simulate.page.canvas import check_page
 from spindown.cli.simulate.page.timeline import bin_samples, busiest_day
 from spindown.cli.simulate.table import (
     ceiling_sentence,

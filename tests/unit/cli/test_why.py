@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from spindown.cli.explain.why import show
-from spindown.cli.render.decision import render_decision, say_now, say_same
+from spindown.cli.explain.why import say_now, show
+from spindown.cli.render.decision import render_decision, say_same
 from spindown.cli.render.screen import TextConsole
 from spindown.contract.decision import (
     ActionRecord,

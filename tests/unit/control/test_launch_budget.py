@@ -7,7 +7,7 @@ import pytest
 from spindown.contract.codec import replace_fields
 from spindown.contract.row import budget_sort_key
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
-from spindown.control.plan.over_limits import divide_budget
+from spindown.control.plan.wind_down import divide_budget
 from spindown.control.tick import observe
 from spindown.domain.budget import LaunchBudget
 from spindown.domain.fleet import Launch, LaunchState, WorkerState

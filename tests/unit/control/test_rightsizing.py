@@ -17,7 +17,7 @@ from spindown.domain.account_pricing import PaidMachines, Pricing
 from spindown.domain.offer import CapacityType, Catalogue, InstanceRequirements
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize, Rung
 from spindown.domain.reason import ReasonCode
-from spindown.domain.rightsizing import (
+from spindown.domain.rightsizing.type_size import (
     MEMORY,
     SeenAttempt,
     SizeInForce,

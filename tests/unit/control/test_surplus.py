@@ -8,7 +8,7 @@ import pytest
 from spindown.contract.codec import replace_fields
 from spindown.control.plan.action import ActionKind
 from spindown.control.plan.charge import CHARGED_EVERY
-from spindown.control.plan.over_limits import end_surplus
+from spindown.control.plan.wind_down import end_surplus
 from spindown.control.policy_edit import edit_policy
 from spindown.control.tick import observe
 from spindown.domain.fleet import Worker, WorkerState

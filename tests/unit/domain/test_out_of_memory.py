@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.out_of_memory import had_used_little, larger_needs
 from spindown.domain.policy import JobNeeds, JobType, Policy
-from spindown.domain.rightsizing import MEMORY, VRAM
+from spindown.domain.rightsizing.type_size import MEMORY, VRAM
 from spindown.domain.shape import SCALES, settle
 
 TYPED = replace(

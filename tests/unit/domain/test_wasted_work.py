@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.checkpointing import slowdown
+from spindown.domain.commit_interval import slowdown
 from spindown.domain.dead_letter import never_done, too_long
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung

@@ -27,7 +27,7 @@ from spindown.domain.dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
-from spindown.domain.rightsizing import TypeSize
+from spindown.domain.rightsizing.type_size import TypeSize
 from spindown.domain.shape import SCALES, parse_shape, shape_of
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable
 from spindown.job.cancel import cancel_unclaimed

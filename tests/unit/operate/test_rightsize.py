@@ -13,7 +13,7 @@ from spindown.control.rightsizing import learn_sizes
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceRequirements
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
-from spindown.domain.requirement_advice import RequirementKey
+from spindown.domain.rightsizing.workload_size import RequirementKey
 from spindown.operate.rightsize import needs_beside_others, rightsize
 from spindown.operate.why import explain
 from spindown.reason_text import say

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spindown.cli.render.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 from spindown.cli.simulate.alternative import AlternativeResult, Role
-from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from spindown.cli.render.canvas import OTHERS, OURS, drawing, to_svg
 from spindown.cli.simulate.alternative import AlternativeResult, Role
-from spindown.cli.simulate.page.canvas import OTHERS, OURS, drawing, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from spindown.cli.render.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 from spindown.cli.simulate.alternative import AlternativeResult, Role
-from spindown.cli.simulate.page.canvas import CAUSE_COLOURS, INK, OURS, drawing, to_svg
 from spindown.simulator import Arrival, Sample
 from spindown.simulator.scenario import DAY
 

@@ -2,8 +2,8 @@
 
 ``domain.budget`` and ``domain.surplus`` decide which these are. ``divide_budget`` also returns what
 the budget then leaves to launches. A worker hears it at its next heartbeat. With ``spent_at`` in
-its row it ends as ``when_spent`` says, with ``surplus_at`` after the jobs in hand; one that boots
-is condemned.
+its row it ends as ``when_spent`` says, with ``surplus_at`` after the jobs in hand, both by
+``domain.worker_lifecycle``; one that boots is condemned.
 """
 
 from collections.abc import Collection, Mapping

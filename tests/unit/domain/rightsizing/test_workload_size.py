@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.offer import InstanceRequirements
 from spindown.domain.requirement import misfit
-from spindown.domain.requirement_advice import (
+from spindown.domain.rightsizing.workload_size import (
     Extent,
     JobUse,
     RequirementKey,

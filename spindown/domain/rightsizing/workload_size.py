@@ -1,7 +1,7 @@
 """How much of its machines the work has used, and which requirements ask for more than that.
 
 This advises a smaller machine or GPU for a workload *without* types, and changes nothing by itself
-(`spindown rightsize`). For a workload with types, ``rightsizing`` learns a size for each.
+(`spindown rightsize`). For a workload with types, ``type_size`` learns one for each.
 
 People ask for too much to be safe, forget about it, and so rule out cheaper machines. The advice
 for memory and VRAM leaves some room above the most that was ever used, since some jobs need more

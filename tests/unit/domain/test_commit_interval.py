@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindown.domain.checkpointing import (
+from spindown.domain.commit_interval import (
     COMMIT_BYTES,
     LONGEST_INTERVAL,
     SHORTEST_INTERVAL,

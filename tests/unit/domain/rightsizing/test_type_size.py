@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spindown.domain.policy import JobNeeds
 from spindown.domain.reason import ReasonCode
-from spindown.domain.rightsizing import (
+from spindown.domain.rightsizing.type_size import (
     KEPT_FOR,
     MEMORY,
     RUN_OUT_AT_MOST,

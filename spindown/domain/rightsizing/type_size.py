@@ -1,6 +1,6 @@
 """How much of a machine jobs of a type get, learned from what those before them have used.
 
-For a workload without types nothing is learned: ``requirement_advice`` advises on what it requires.
+For a workload without types nothing is learned: ``workload_size`` advises on what it requires.
 
 Memory and VRAM are the smallest size that nearly all jobs fit into, with room that shrinks as
 evidence grows; an hour of the week that needs more, week by week, has a size of its own. Cores are
