@@ -48,9 +48,9 @@ def _row(title: str, seeds: Sequence[Seed], promise: str) -> list[str]:
 
 
 def bound_of(seed: Seed, promise: str) -> float:
-    """Return the dearer of the relaxation and L2."""
+    """Return the dearer of L2 and the relaxation, which too many jobs have none of."""
     least = seed[f"bound {promise}"]
-    return max(least["relaxed"], least["bounded_wait"])
+    return max(least.get("relaxed", 0.0), least["bounded_wait"])
 
 
 def _parts(seed: Seed, ours: str, promise: str) -> tuple[float, float, float, float]:

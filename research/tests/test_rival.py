@@ -126,9 +126,13 @@ def test_the_page_names_who_is_cheaper_and_in_time() -> None:
     seed |= {f"{name}, customary": told(80.0) for name in FAMILIES}
     seed |= {f"{name}: one": told(60.0) for name in FAMILIES}
     seed |= {"Batch: one": told(36.0), "wait, then size: one": told(20.0, p95_min=11.0)}
-    cells = {"S1": {"baked": {"search": search, "seeds": {"1": seed}}}}
+    cell = {"search": search, "seeds": {"1": seed}}
+    cells = {"S1": {"baked": cell, "bootstrap": cell}}
 
-    written = page({"cells": cells, "cpu_seconds": 60.0})
+    written = page({"cells": cells, "cpu_seconds": 60.0}, {"S1": 2.19})
 
     assert "| S1, baked | 1200 | 40.00 | 9.0 | Batch 0.900 (0.900-0.900) |" in written
     assert " 0.50~ |" in written
+    # Batch costs 0.9 of ours, and ours 2.19 of the bound; 1.095 of it pays who is told each job.
+    assert "nobody gets below |  | 1.97 |" in written
+    assert "when it comes, bootstrap |  | 1.80 |" in written
