@@ -29,6 +29,7 @@ from spindown.domain.offer import slot_count
 from spindown.domain.policy import Policy, WhenSpent
 from spindown.domain.ranking import Candidate
 from spindown.domain.schedule import rests_in_hand
+from spindown.domain.value_range import span
 from spindown.domain.worker_lifecycle import POWER_OFF, hang_grace
 
 _HOUR = timedelta(hours=1)
@@ -101,7 +102,7 @@ class LaunchBudget:
         if ahead.when_spent is WhenSpent.STOP_LAUNCHES:
             return self._fixed(candidate) + self._waiting(candidate)
         slots = slot_count(candidate.offer.instance_type.gpu_count, ahead.slots)
-        job = timedelta(hours=ahead.items_per_job * slots / candidate.items_per_hour)
+        job = span(ahead.items_per_job * slots / candidate.items_per_hour)
         end = ahead.word
         if ahead.when_spent is WhenSpent.STOP:
             job, end = min(job, ahead.boot_at_most), ahead.put_back
@@ -186,12 +187,12 @@ def remaining_costs(
     billing = [worker for worker in workers if worker.state is not WorkerState.ENDED]
     speeds = {w.instance_id: worker_throughput(knowledge, w, policy) for w in billing}
     taking = sum(speeds[w.instance_id].items_per_hour for w in billing if w.takes_jobs)
-    drain = timedelta(hours=visible * ahead.items_per_job / taking) if taking else timedelta(0)
+    drain = span(visible * ahead.items_per_job / taking) if taking else timedelta(0)
     rests = rests_in_hand(billing, leases, knowledge=knowledge, policy=policy, now=now)
     needs = {}
     for worker in billing:
         speed = speeds[worker.instance_id].items_per_hour
-        job = timedelta(hours=ahead.items_per_job * worker.slots / speed)
+        job = span(ahead.items_per_job * worker.slots / speed)
         held = max(rests[worker.instance_id], default=timedelta(0))
         left = _time_left(worker, ahead, now, held=held, job=job, drain=drain, waits=visible > 0)
         uncharged = max(now - (worker.accrued_until or worker.launched_at), timedelta(0))

@@ -11,7 +11,9 @@ from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.value_range import (
     Amount,
     GpuCount,
+    ItemCount,
     LaunchCount,
+    NotZero,
     Percent,
     Price,
     Reserved,
@@ -23,6 +25,8 @@ from spindown.domain.value_range import (
 from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)
+#: Items an hour: times that a worker has written may lie next to each other.
+_PACE_MOST = 1e9
 
 
 class WorkerState(StrEnum):
@@ -261,10 +265,10 @@ class Lease:
     claimed_at: datetime
     #: When the job was sent.
     sent_at: datetime
-    items: Tally = 0
-    items_done: Tally = 0
+    items: ItemCount = 0
+    items_done: ItemCount = 0
     #: Items that were done when it was claimed.
-    first_item: Tally = 0
+    first_item: ItemCount = 0
     #: Whether interruptions have wasted so much of its work that it may not move back to spot.
     is_pinned: bool = False
     #: The shape of its worker: the queue that its message lies in.
@@ -275,7 +279,7 @@ class Lease:
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
-        return (items + 1) / hours if items > 0 and hours > 0.0 else None
+        return min((items + 1) / hours, _PACE_MOST) if items > 0 and hours > 0.0 else None
 
     def age(self, now: datetime) -> timedelta:
         """Return for how long the item in hand has been so, by the mean of those since the claim.
@@ -309,10 +313,10 @@ class RequeuedJob:
     job_id: str
     sent_at: datetime
     #: 0: not known.
-    items: Tally
-    items_done: Tally
+    items: ItemCount
+    items_done: ItemCount
     #: The pace of its last holder; None: it held the job too briefly to tell.
-    items_per_hour: Amount | None = None
+    items_per_hour: NotZero | None = None
     #: When its last holder gave it up or was lost.
     at: datetime
     #: Failures and losses that count so far, if its last holder gave it up itself.

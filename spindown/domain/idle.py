@@ -16,6 +16,7 @@ from spindown.domain.learning import (
     usual_throughput,
 )
 from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.value_range import span
 
 #: The last look must ask every server of SQS, which takes a long poll of a second or more. The
 #: rest is for a message that is on its way.
@@ -89,8 +90,7 @@ def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:
     boot, hold = boot_p50(knowledge, policy), timedelta(0)
     if policy.gathers(1):
         hold = max(policy.start_within - surely_up(knowledge, policy, ticks=2), hold)
-    hours = items_per_job(knowledge, policy) / usual_throughput(knowledge, policy)
-    job = timedelta(hours=hours)
+    job = span(items_per_job(knowledge, policy) / usual_throughput(knowledge, policy))
     return boot * (job / (hold + boot + job))
 
 

@@ -174,6 +174,10 @@ PRIOR_BUSY_HOURS = 5.0 / 3600.0
 #: The mean of the reports is kept within this factor of what it is without the longest, or without
 #: the largest. So one job that hung moves the estimate by this factor at most, however long.
 ROBUST_FACTOR = 1.2
+#: Items an hour of one slot, and items of a job, that rows can make anybody believe: from one item
+#: a year to more than any code is called for.
+_RATE_LEAST, _RATE_MOST = 1e-4, 1e9
+_ITEMS_MOST = 1e9
 
 #: Instance-hours that the published reclaim share counts as: one day. One interruption on the
 #: first day raises a pool to about 0.04 per hour, two hundred times the usual published rate.
@@ -235,10 +239,11 @@ def _throughput(
     elif scale is None:
         scale = workload_scale(knowledge, policy)
     if record is None or not is_measured:
-        return Throughput(items_per_hour=prior * scale, measured=False, samples=0)
+        rate = _plausible(prior * scale, slots)
+        return Throughput(items_per_hour=rate, measured=False, samples=0)
     items = _robust_rate(record) * record.hours
     weight = _prior_hours(record, _worth(knowledge))
-    rate = (items + prior * scale / slots * weight) / (record.hours + weight)
+    rate = _plausible((items + prior * scale / slots * weight) / (record.hours + weight))
     return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
 
 
@@ -296,7 +301,7 @@ def _scale(knowledge: Knowledge, policy: Policy, of: Processor | None) -> float 
         weight = record.hours / (record.hours + _prior_hours(record, worth))
         logs += weight * math.log(_robust_rate(record) / prior)
         if of is not None and of[0].endswith(VCPU):
-            logs += weight * (SCALING - 1.0) * math.log(of[1] / count)
+            logs += weight * (SCALING - 1.0) * math.log(max(of[1], 1.0) / max(count, 1.0))
         weights += weight
     return math.exp(logs / weights) if weights > 0.0 else None
 
@@ -326,13 +331,19 @@ def _robust_rate(record: ThroughputRecord) -> float:
     items take 1 s and one 200 s, it is 11 times the mean. Worked: 19 reports of 100 items in 100 s
     and one of 100 in 100,000 s: 3600 an hour without that one, so 3600 / 1.2 = 3000.
     """
-    mean = record.items / record.hours
+    mean = _plausible(record.items / record.hours)
     if record.reports < ROBUST_FROM:
         return mean
     least = _without(record, record.longest_items, record.longest_hours) / ROBUST_FACTOR
     most = _without(record, record.largest_items, record.largest_hours) * ROBUST_FACTOR
     # One report may be what raises ``least``, or lowers ``most``: then the mean lies beyond both.
-    return most if mean > most else max(mean, least)
+    # Nothing but the largest says nothing about it.
+    return _plausible(most if mean > most > 0.0 else max(mean, least))
+
+
+def _plausible(items_per_hour: float, slots: int = 1) -> float:
+    """Return the rate of so many slots, within what can be true."""
+    return min(max(items_per_hour, _RATE_LEAST * slots), _RATE_MOST * slots)
 
 
 def _without(record: ThroughputRecord, items: float, hours: float) -> float:
@@ -422,7 +433,7 @@ def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
     record = knowledge.jobs
     # Less than one job was written by nobody of ours.
     mean = record.items / record.jobs if record.jobs >= 1.0 else policy.items_per_job_estimate
-    return max(1.0, mean)
+    return min(max(1.0, mean), _ITEMS_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ reads a row; what is decoded is never checked again.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 
@@ -14,6 +15,15 @@ class ValueRange:
 
     least: float
     most: float
+
+
+#: Ten years: nothing takes longer, and it may be added to any instant and to itself.
+_HOURS_MOST = 87_600.0
+
+
+def span(hours: float) -> timedelta:
+    """Return hours as a time, ten years at most: what is worked out from rows may be any number."""
+    return timedelta(hours=min(hours, _HOURS_MOST))
 
 
 #: Jobs that one worker can hold at once; the index of one of them.

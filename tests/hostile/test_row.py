@@ -1,7 +1,7 @@
 """Rows that workers may write, and hostile ones do: no lie launches or spends what may not be."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from spindown.contract import row as rows
 from spindown.contract.codec import decode, encode
 from spindown.contract.decision import Decision
-from spindown.contract.row import BOOT_RATE
+from spindown.contract.row import BOOT_RATE, RateRow
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.memory import PortCall
 from spindown.port import LaunchRequest
-from tests.builders import minutes
+from tests.builders import a_pool, minutes
 from tests.control import AWAY_TEMPLATE, ControlWorld
 from tests.hostile.lie import FEW, NOW, live_with
 from tests.hostile.row import FAR, PAST, VALUES, Place, all_fields, check, running
@@ -26,6 +26,34 @@ from tests.hostile.row import FAR, PAST, VALUES, Place, all_fields, check, runni
 @given(st.sampled_from(all_fields()), st.sampled_from(VALUES))
 def test_no_value_of_a_row_stops_a_tick(place: Place, value: Any) -> None:
     check((place, value))
+
+
+_AMOUNTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.5, 1.0, 3.0, 1e9, 1e15])
+_TALLIES = st.sampled_from([0, 1, 3, 10**15])
+_SAMPLES = st.lists(st.sampled_from([0.0, 5e-324, 1.0, 3.2e9]), max_size=4)
+_LEARNED = (
+    rows.throughput_sort_key("T4", 1),
+    rows.throughput_sort_key("Z", 1),
+    rows.throughput_sort_key("Z", 0),
+    rows.throughput_sort_key("c7i vCPU", 9999),
+    rows.JOB_RATE,
+    rows.BOOT_RATE,
+    rows.GAP_RATE,
+    rows.CHECKPOINT_RATE,
+    rows.pool_sort_key(a_pool("g6.xlarge")),
+)
+_NUMBERS: dict[str, st.SearchStrategy[Any]] = {
+    each.name: _TALLIES if each.name in {"reports", "lives"} else _AMOUNTS
+    for each in fields(RateRow)
+    if each.default is not None
+}
+_RATE = st.fixed_dictionaries({}, optional=_NUMBERS | {"samples": _SAMPLES})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(_LEARNED), _RATE, min_size=1, max_size=3))
+def test_no_numbers_of_learned_rows_stop_a_tick(found: dict[str, dict[str, Any]]) -> None:
+    check(*(((sort, name), value) for sort, row in found.items() for name, value in row.items()))
 
 
 @pytest.mark.parametrize(

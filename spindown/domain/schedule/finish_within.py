@@ -25,6 +25,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.schedule.jobs import Unfinished
 from spindown.domain.schedule.slots import done_within
 from spindown.domain.spot_or_on_demand import PurchaseMode
+from spindown.domain.value_range import span
 
 _HOUR = timedelta(hours=1)
 _SPOT, _ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -96,7 +97,7 @@ def reserve_of(knowledge: Knowledge, policy: Policy) -> TimeReserve:
     rate = interruption_rate(seen, None)
     redone = interval_hours(policy, cost_hours=checkpoint_cost(knowledge) / _HOUR, rate=rate)
     redone = max(redone, 1.0 / usual_throughput(knowledge, policy))
-    again = timedelta(hours=redone)
+    again = span(redone)
     change = surely_up(knowledge, policy, ticks=2) + again
     return TimeReserve(change=change, redone=again, rate=rate)
 

@@ -12,6 +12,7 @@ from spindown.domain.fleet import Lease, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, items_per_job, usual_throughput, worker_throughput
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
+from spindown.domain.value_range import span
 
 _HOUR = timedelta(hours=1)
 
@@ -98,7 +99,7 @@ def held_job(
     return Unfinished(
         job_id=lease.job_id,
         due=lease.sent_at + within,
-        work=timedelta(hours=max(items - done, 0.0) / rate),
+        work=span(max(items - done, 0.0) / rate),
         on=None if worker.is_interrupting else worker.capacity_type,
         instance_id=worker.instance_id,
         held=now - lease.claimed_at,
@@ -115,7 +116,7 @@ def requeued(
     return Unfinished(
         job_id=due.job_id,
         due=due.sent_at + within,
-        work=timedelta(hours=max(items - due.items_done, 0) / rate),
+        work=span(max(items - due.items_done, 0) / rate),
     )
 
 
@@ -141,7 +142,7 @@ def never_claimed(
         policy: the estimate of a job's size until one is known, and the tick.
     """
     items = max([items, *knowledge.jobs.largest]) or items_per_job(knowledge, policy)
-    work = timedelta(hours=items / usual_throughput(knowledge, policy))
+    work = span(items / usual_throughput(knowledge, policy))
     for group in waiting:
         count = min(group.jobs, jobs)
         if count > 0:

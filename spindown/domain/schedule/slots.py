@@ -16,6 +16,7 @@ from spindown.domain.learning import (
 )
 from spindown.domain.offer import Processor
 from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.value_range import span
 
 _HOUR = timedelta(hours=1)
 #: How long a launch without an answer counts against ``max_workers`` while ticks ask EC2 for it. By
@@ -227,9 +228,9 @@ def _rests(
         if lease.items:
             rests.append(_rest(lease, lease.items, per_slot, policy, now))
         else:
-            rests.append(timedelta(hours=usual / 2 / per_slot))
+            rests.append(span(usual / 2 / per_slot))
     unknown = min(worker.busy_slots, worker.slots) - len(rests)
-    return rests + [timedelta(hours=usual / 2 / per_slot)] * max(0, unknown)
+    return rests + [span(usual / 2 / per_slot)] * max(0, unknown)
 
 
 def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime) -> timedelta:
@@ -249,7 +250,7 @@ def _rest(lease: Lease, items: int, usual: float, policy: Policy, now: datetime)
         rest = left / min(usual, done / hours)
     else:
         rest = abs(1.0 / usual - hours) + (left - 1) / usual
-    return max(timedelta(hours=rest) - (now - beat_at), timedelta(0))
+    return max(span(rest) - (now - beat_at), timedelta(0))
 
 
 def _unanswered(

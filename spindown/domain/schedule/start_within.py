@@ -30,6 +30,8 @@ _ROUNDING = 1e-6
 #: Share of the jobs that start within the promise when the margin stands still. The aim is 19 of
 #: 20; the rest makes up for jobs that are late while the margin is learned.
 _SHARE_IN_TIME = 0.96
+#: Late jobs that move the margin at once, at most: rows may claim any number.
+_MOVED_AT_MOST = 1e6
 #: Where the margin begins, how far one late job moves it, and how far it may go, as shares of the
 #: promise. With larger steps the margin goes up and down with each burst, and each way costs boots.
 _MARGIN_AT_FIRST = 0.25
@@ -319,5 +321,6 @@ def next_margin(margin: timedelta | None, *, started: int, late: int, policy: Po
     """
     before = policy.start_within * _MARGIN_AT_FIRST if margin is None else margin
     moved = _SHARE_IN_TIME * late - (1.0 - _SHARE_IN_TIME) * (started - late)
+    moved = min(max(moved, -_MOVED_AT_MOST), _MOVED_AT_MOST)
     least, most = _MARGIN_AT_LEAST * policy.tick, policy.start_within * _MARGIN_AT_MOST
     return min(max(before + policy.start_within * _MARGIN_STEP * moved, least), most)
