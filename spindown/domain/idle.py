@@ -5,6 +5,7 @@ a worker uses. What a worker then does is decided in ``domain.worker_lifecycle``
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from spindown.domain.learning import (
     usual_throughput,
 )
 from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.shape import of_dispatch
 from spindown.domain.value_range import span
 
 #: The last look must ask every server of SQS, which takes a long poll of a second or more. The
@@ -60,9 +62,11 @@ def idle_timeout(knowledge: Knowledge, policy: Policy) -> timedelta:
 def timeout_told(known: timedelta | None, knowledge: Knowledge, policy: Policy) -> timedelta:
     """Return the timeout that workers are told: a learned one only if it differs by a tenth.
 
-    Near the best timeout the cost hardly changes, but every job changes what is learned.
+    Near the best timeout the cost hardly changes, but every job changes what is learned. It is that
+    of machines for any job, also where the workload's usual ones are for one job each: types may
+    have others, and a machine for one job heeds none (``timeout_heard``).
     """
-    timeout = idle_timeout(knowledge, policy)
+    timeout = idle_timeout(knowledge, replace(policy, dispatch=Dispatch.POOL))
     if known is None or policy.idle_timeout is not None:
         return timeout
     return known if abs(known - timeout) <= known * _NEAR else timeout
@@ -77,6 +81,11 @@ def timeout_heard(told: timedelta | None, policy: Policy) -> timedelta:
     """
     is_learned = policy.idle_timeout is None and policy.dispatch is not Dispatch.DEDICATED
     return told if is_learned and told is not None else idle_timeout(Knowledge(), policy)
+
+
+def idle_within(knowledge: Knowledge, policy: Policy, shape: str) -> timedelta:
+    """Return how long a worker of a shape may be idle before it should have ended; "": of none."""
+    return idle_timeout(knowledge, of_dispatch(policy, shape)) + policy.scale_down_delay
 
 
 def worth_of_boot(knowledge: Knowledge, policy: Policy) -> timedelta:

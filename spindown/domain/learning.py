@@ -215,8 +215,8 @@ def throughput(
 
 
 def worker_throughput(knowledge: Knowledge, worker: Worker, policy: Policy) -> Throughput:
-    """Return what a worker is expected to do with all its slots busy."""
-    return _throughput(knowledge, worker.processor, policy)
+    """Return what a worker is expected to do with all its slots busy, as many as it has itself."""
+    return _throughput(knowledge, worker.processor, policy, slots_busy=worker.slots)
 
 
 def _throughput(
@@ -226,6 +226,7 @@ def _throughput(
     *,
     vcpus: int = USUAL_VCPUS,
     scale: float | None = None,
+    slots_busy: int | None = None,
 ) -> Throughput:
     name, count = processor
     slots = processor_slots(processor, knowledge.slots)
@@ -244,7 +245,8 @@ def _throughput(
     items = _robust_rate(record) * record.hours
     weight = _prior_hours(record, _worth(knowledge))
     rate = _plausible((items + prior * scale / slots * weight) / (record.hours + weight))
-    return Throughput(items_per_hour=rate * slots, measured=True, samples=record.reports)
+    whole = rate * (slots_busy or slots)
+    return Throughput(items_per_hour=whole, measured=True, samples=record.reports)
 
 
 def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:

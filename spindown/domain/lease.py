@@ -20,6 +20,7 @@ from typing import Protocol
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
+from spindown.domain.reason import UNTIL_CHANGED
 
 
 class JobRecord(Protocol):
@@ -43,6 +44,16 @@ class JobRecord(Protocol):
     @property
     def state(self) -> str:
         """One of running, completed, failed, cancelled, split."""
+        ...
+
+    @property
+    def code(self) -> str:
+        """The code of the reason why it has ended; "": none is kept."""
+        ...
+
+    @property
+    def ran_out_gib(self) -> float:
+        """The memory in which its last attempt ran out of it; 0: in none."""
         ...
 
     @property
@@ -93,11 +104,9 @@ def claim_verdict(
     after this, ``job.claim`` leaves a message to others that was begun by newer code, that is not
     for this machine, or whose job only a newer version can read.
 
-    A split job whose message comes again is over too, since its children do the work. One that has
-    failed before anybody claimed it was refused for what another message of its id asks for
-    (``job.route``): this one has a machine.
+    A split job whose message comes again is over too, since its children do the work.
     """
-    if job is None or (job.state == "failed" and not job.epoch):
+    if job is None or _was_refused(job):
         return ClaimVerdict.CLAIM
     if job.state == "failed":
         return ClaimVerdict.DEAD_LETTER
@@ -106,6 +115,16 @@ def claim_verdict(
     if not is_claimable(job, lease, now) or is_left_to_others(job, instance_id, now):
         return ClaimVerdict.PUT_BACK
     return ClaimVerdict.CLAIM
+
+
+def _was_refused(job: JobRecord) -> bool:
+    """Tell whether a job has failed for what a message of its id asks for (``job.route``).
+
+    That may have been another message than this one, which is refused again if it asks for as much.
+    A job that has run out of memory on the largest size has failed by itself.
+    """
+    asked = job.code in UNTIL_CHANGED and not job.ran_out_gib
+    return job.state == "failed" and (not job.epoch or asked)
 
 
 def is_left_to_others(job: JobRecord, instance_id: str, now: datetime) -> bool:

@@ -31,7 +31,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from spindown.domain.fleet import Launch, Lease, Worker, WorkerState
-from spindown.domain.idle import idle_timeout
+from spindown.domain.idle import idle_within
 from spindown.domain.learning import Knowledge, check_in_within
 from spindown.domain.lease import RELEASE_AFTER
 from spindown.domain.notice_time import RECLAIM_GRACE
@@ -382,8 +382,7 @@ class _Verdicts:
         self.watched_since = watched_since
         self.leased = leased
         self.check_in_within = check_in_within(knowledge, policy)
-        # One tick more, since a worker may leave its idle state just after its row was read.
-        self.idle_at_most = idle_timeout(knowledge, policy) + policy.scale_down_delay + policy.tick
+        self.knowledge = knowledge
 
     def broken(self, present: Sequence[Worker], already: set[str]) -> list[Condemnation]:
         """Return workers that break their contract in another way than being stale."""
@@ -449,6 +448,8 @@ class _Verdicts:
             return Reason(ReasonCode.TOO_OLD, {"age_seconds": age.total_seconds()})
         if worker.state is WorkerState.IDLE and worker.useless_since is not None:
             idle = self.now - worker.useless_since
-            if idle > self.idle_at_most and worker.instance_id not in kept_warm:
+            # One tick more, since a worker may leave its idle state just after its row was read.
+            most = idle_within(self.knowledge, self.policy, worker.shape) + self.policy.tick
+            if idle > most and worker.instance_id not in kept_warm:
                 return Reason(ReasonCode.IDLE_TOO_LONG, {"idle_seconds": idle.total_seconds()})
         return None

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spindown.contract import metric as names
@@ -18,6 +18,7 @@ from spindown.control.plan.plan import Plan
 from spindown.control.spend import Charge, days_to_tell, last_days
 from spindown.domain.alert import Review
 from spindown.domain.fleet import Worker, WorkerState
+from spindown.domain.idle import idle_within
 from spindown.domain.offer import QUOTA_CODES, CapacityType
 from spindown.domain.past_cost import cost_per_item, dollars_per_hour
 from spindown.domain.reason import ReasonCode
@@ -234,8 +235,8 @@ def _capacity_types(tick: TickResult) -> Mapping[str, int]:
 
 def _idle_too_long(tick: TickResult) -> list[Worker]:
     """Return workers that should be gone by now, whatever was decided of them: they still bill."""
-    idle_for = tick.facts.idle_timeout + tick.facts.policy.scale_down_delay
-    now = tick.facts.now
+    facts, now = tick.facts, tick.facts.now
+    policy = replace(facts.policy, idle_timeout=facts.idle_timeout)
     late = {w.instance_id for w in find_unended(tick.workers, now)}
     return [
         w
@@ -244,7 +245,7 @@ def _idle_too_long(tick: TickResult) -> list[Worker]:
         or (
             w.state is not WorkerState.ENDED
             and w.useless_since is not None
-            and now - w.useless_since > idle_for
+            and now - w.useless_since > idle_within(facts.knowledge, policy, w.shape)
         )
     ]
 

@@ -84,10 +84,10 @@ def capacity(
     total, free, busy_ends = 0.0, 0, []
     slots: list[SlotAhead] = []
     serving = [w for w in workers if w.takes_jobs]
-    speeds, usual = _speeds(serving, knowledge, policy), items_per_job(knowledge, policy)
+    speeds, usual = _slot_speeds(serving, knowledge, policy), items_per_job(knowledge, policy)
     held = _by_instance(leases, now)
     for worker in serving:
-        per_slot = speeds[worker.processor] / worker.slots
+        per_slot = speeds[worker.processor, worker.slots]
         rests = _rests(worker, held.get(worker.instance_id, []), per_slot, usual, policy, now)
         if worker.state is WorkerState.BOOTING:
             rests = [max(boot - (now - worker.launched_at), timedelta(0))] * worker.slots
@@ -138,13 +138,13 @@ def rests_in_hand(
     now: datetime,
 ) -> dict[str, list[timedelta]]:
     """Return instance id -> the time that each of a worker's jobs in hand still needs."""
-    speeds, usual = _speeds(workers, knowledge, policy), items_per_job(knowledge, policy)
+    speeds, usual = _slot_speeds(workers, knowledge, policy), items_per_job(knowledge, policy)
     held = _by_instance(leases, now)
     return {
         worker.instance_id: _rests(
             worker,
             held.get(worker.instance_id, []),
-            speeds[worker.processor] / worker.slots,
+            speeds[worker.processor, worker.slots],
             usual,
             policy,
             now,
@@ -190,13 +190,13 @@ def unanswered_dollars(
     )
 
 
-def _speeds(
+def _slot_speeds(
     workers: Sequence[Worker], knowledge: Knowledge, policy: Policy
-) -> dict[Processor, float]:
-    """Return the items an hour of one worker of each kind in the fleet."""
-    kinds = {worker.processor: worker for worker in workers}
+) -> dict[tuple[Processor, int], float]:
+    """Return the items an hour of one slot of each kind of worker in the fleet."""
+    kinds = {(worker.processor, worker.slots): worker for worker in workers}
     return {
-        kind: worker_throughput(knowledge, one, policy).items_per_hour
+        kind: worker_throughput(knowledge, one, policy).items_per_hour / one.slots
         for kind, one in kinds.items()
     }
 

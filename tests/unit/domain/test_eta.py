@@ -234,10 +234,10 @@ def test_a_slot_that_holds_another_job_is_free_after_it() -> None:
     alone = hours_of(one, *expect_slots([worker], [], known(100.0), Policy(), NOW, leases[:1]))
     held = hours_of(one, *expect_slots([worker], [], known(100.0), Policy(), NOW, leases))
 
-    # An item takes 1 / 50 h, and twice that at the late end.
-    assert alone == pytest.approx((0.02, 0.02, 0.04))
+    # An item takes 1 / 100 h, and twice that at the late end.
+    assert alone == pytest.approx((0.01, 0.01, 0.02))
     # The second has one item in hand for an hour by the mean of two, and one more after it.
-    assert held == pytest.approx((1 / 9 + 0.04, 1.04, 9.06))
+    assert held == pytest.approx((1 / 9 + 0.02, 1.02, 9.03))
 
 
 def test_before_anything_was_measured_no_slot_is_of_use() -> None:

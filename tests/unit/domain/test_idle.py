@@ -11,6 +11,7 @@ from spindown.domain.idle import (
     SHORTEST_TIMEOUT,
     cheapest_timeout,
     idle_timeout,
+    idle_within,
     poll_wait,
     timeout_heard,
     timeout_told,
@@ -18,6 +19,7 @@ from spindown.domain.idle import (
 )
 from spindown.domain.learning import Knowledge
 from spindown.domain.policy import Dispatch, Policy
+from spindown.domain.shape import Shape
 from tests.builders import AT_ONCE, job_sizes, minutes
 
 gaps = st.lists(st.floats(0.0, 1e5), min_size=1, max_size=40)
@@ -110,6 +112,29 @@ def test_a_worker_goes_by_what_it_was_told(
     found = timeout_heard(heard, Policy(boot_estimate=minutes(3), **policy))
 
     assert found == timedelta(seconds=expected)
+
+
+def test_what_is_told_is_for_machines_of_any_job() -> None:
+    pool, dedicated = (Policy(dispatch=each) for each in (Dispatch.POOL, Dispatch.DEDICATED))
+
+    assert timeout_told(None, Knowledge(), dedicated) == timeout_told(None, Knowledge(), pool)
+
+
+@pytest.mark.parametrize(
+    ("own", "shape", "expected"),
+    [
+        (Dispatch.DEDICATED, "", SHORTEST_TIMEOUT),
+        (Dispatch.DEDICATED, Shape(vcpus=4).name, minutes(10)),
+        (Dispatch.POOL, Shape(vcpus=4, dispatch=Dispatch.DEDICATED).name, SHORTEST_TIMEOUT),
+        (Dispatch.POOL, "", minutes(10)),
+    ],
+)
+def test_a_worker_is_idle_as_its_own_shape_may(
+    own: Dispatch, shape: str, expected: timedelta
+) -> None:
+    policy = Policy(dispatch=own, idle_timeout=minutes(10))
+
+    assert idle_within(Knowledge(), policy, shape) == expected + policy.scale_down_delay
 
 
 def test_a_fixed_timeout_is_taken_as_it_is() -> None:

@@ -31,6 +31,8 @@ class Job:
     epoch: int = 1
     owner: str = "i-1/0"
     state: str = "running"
+    code: str = ""
+    ran_out_gib: float = 0.0
     failures: Sequence[Failure] = ()
 
 
@@ -78,6 +80,15 @@ OURS = (a_failure(at=NOW - minutes(9)),)
         pytest.param(Job(state="failed"), None, ClaimVerdict.DEAD_LETTER, id="failed"),
         pytest.param(
             Job(state="failed", epoch=0), None, ClaimVerdict.CLAIM, id="refused as a twin"
+        ),
+        pytest.param(
+            Job(state="failed", code="type-unknown"), None, ClaimVerdict.CLAIM, id="begun, refused"
+        ),
+        pytest.param(
+            Job(state="failed", code="no-such-size", ran_out_gib=64.0),
+            None,
+            ClaimVerdict.DEAD_LETTER,
+            id="too large for any",
         ),
         pytest.param(Job(failures=OURS), None, ClaimVerdict.PUT_BACK, id="we have just failed it"),
     ],

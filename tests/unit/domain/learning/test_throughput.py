@@ -1,5 +1,7 @@
 """How fast a GPU is once jobs have run on it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +144,24 @@ def test_a_worker_is_expected_to_do_what_its_type_does() -> None:
     assert worker_throughput(knowledge, a_worker(), POLICY) == throughput(
         knowledge, a_type(), POLICY
     )
+
+
+def test_a_slot_works_as_fast_however_many_share_its_machine() -> None:
+    knowledge = Knowledge(throughput={("T4", 1.0): measured((1234, 3600.0))})
+    one, eight = (worker_throughput(knowledge, a_worker(slots=n), POLICY) for n in (1, 8))
+
+    assert eight.items_per_hour == pytest.approx(8 * one.items_per_hour)
+
+
+def test_one_report_with_all_items_leaves_the_mean() -> None:
+    one = ThroughputRecord(items=9000.0, hours=9.0, reports=3)
+    all_in_one = replace(one, largest_items=9000.0, largest_hours=8.0)
+    found = [
+        throughput(Knowledge(throughput={("T4", 1.0): record}), a_type(), POLICY)
+        for record in (one, all_in_one)
+    ]
+
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
