@@ -326,6 +326,8 @@ class BatchRow:
     path: tuple[int, ...] = (0,)
     #: What the jobs before it have come to.
     tally: BatchTally = field(default_factory=BatchTally)
+    #: Whether these were counted one after the other, without a stop at one that was not over.
+    is_in_one_go: bool = False
     #: Messages that were sent, or jobs that were cancelled, once the other batch is over.
     done: int = 0
 

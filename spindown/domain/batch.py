@@ -5,7 +5,6 @@ A batch is over once each of its jobs is. ``job.batch_end`` looks at them in the
 ``functions.webhook`` posts the same to an address of theirs.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -70,11 +69,6 @@ class BatchTally:
         if self.items_failed or self.given_up:
             return BatchEnd.FAILED
         return BatchEnd.CANCELLED if self.cancelled else BatchEnd.COMPLETED
-
-
-def is_path_at_end(first_open: Sequence[int]) -> bool:
-    """Tell whether a batch is over, by the path to its first job that is not; empty: all are."""
-    return not first_open
 
 
 def end_of_job(state: str, *, items_failed: int) -> BatchEnd:

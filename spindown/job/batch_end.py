@@ -8,8 +8,9 @@ webhook.
 A submit leaves a mark for its batch in the bucket. After its tick the scaler looks for marks, at
 once after a submit and every ten minutes, and keeps a row for each batch: how far its jobs were
 over when it last looked. They are looked at in order, up to the first that is not over, so that a
-look at a large batch costs no more than at a small one. Batches that wait for the same one share
-how far that is.
+look at a large batch costs no more than at a small one. A person may send back a job that was
+given up and counted, or cancel it. So where one was, all are counted once more at the end, until
+that meets none that is not over. Batches that wait for the same one share how far that is.
 
 What a look does, another may do again: it may end after any call. Messages of a job that has begun
 are not sent again, and of two messages of one job the manifest lets one act. People are told before
@@ -34,10 +35,10 @@ from spindown.contract.row import BatchesRow, BatchRow
 from spindown.domain.batch import (
     FORGOTTEN_AFTER,
     BatchEnd,
+    BatchTally,
     EndsTold,
     OnFailure,
     is_forgotten,
-    is_path_at_end,
     is_told,
     start_or_cancel,
 )
@@ -216,10 +217,14 @@ class _BatchLook:
         """
         store = self.store_of(workload)
         batch = read_batch(name, store, at_most_bytes=_INDEX_BYTES)
-        first = max(group, key=lambda one: (is_path_at_end(group[one].path), group[one].path))
+        first = max(group, key=lambda one: (not group[one].path, group[one].path))
         row = group[first]
         seen, is_whole = self._walk(batch.jobs, row, store)
-        if not is_path_at_end(seen.path):
+        if row.path and not seen.path and seen.tally.given_up and not seen.is_in_one_go:
+            # What was given up may have been sent back, or cancelled, since it was counted.
+            anew = replace(seen, path=(0,), tally=BatchTally())
+            seen, is_whole = self._walk(batch.jobs, anew, store)
+        if seen.path:
             if seen != row:
                 group[first] = self._keep(first, seen)
             elif batch.after:
@@ -272,6 +277,9 @@ class _BatchLook:
     def _go_on(self, batch_id: str, row: BatchRow) -> None:
         """Start or cancel a batch, now that the one before it is over."""
         batch = read_batch(batch_id, self._store, at_most_bytes=_INDEX_BYTES)
+        if row.tally.given_up:
+            # From now on it counts no more that a job is sent back: else a part might be cancelled.
+            self._keep(batch_id, row)
         act = start_or_cancel(row.tally, batch.on_failure)
         about: About = {"batch": row.after, "end": row.tally.end.value}
         why = Reason(ReasonCode.BEFORE_DID_NOT_SUCCEED, about)
@@ -388,7 +396,9 @@ class _BatchLook:
                 dollars=manifest.cost_usd,
             )
             path[-1] += 1
-        return replace(row, path=tuple(path), tally=tally), is_whole
+        has_met_open = is_whole and bool(path)
+        is_in_one_go = (row.is_in_one_go or row.path == (0,)) and not has_met_open
+        return replace(row, path=tuple(path), tally=tally, is_in_one_go=is_in_one_go), is_whole
 
     def _keep(self, batch_id: str, row: BatchRow) -> BatchRow:
         self.ledger.write(self.ledger.put(f"{rows.BATCH}{batch_id}", row))

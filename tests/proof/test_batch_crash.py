@@ -148,18 +148,17 @@ def send(world: ProofWorld, name: str, after: str = "", *, jobs: int = 1) -> Non
     submit_items(range(jobs), draft, queue=ports.queue, store=ports.objects)
 
 
-def finish(world: ProofWorld, name: str, *, jobs: int = 1) -> None:
+def leave(world: ProofWorld, job_id: str, state: JobState = JobState.COMPLETED) -> None:
+    """Write the manifest of a job of one item."""
+    done = int(state is JobState.COMPLETED)
+    job = Manifest(job_id=job_id, epoch=1, owner="i-1/0", state=state, items=1, next_item=done)
+    world.objects.put(manifest_key(job_id), encode_manifest(job))
+
+
+def finish(world: ProofWorld, name: str, *, jobs: int = 1, first: int = 0) -> None:
     """Write the manifests of a batch's jobs as those that have completed them."""
-    for number in range(jobs):
-        job = Manifest(
-            job_id=f"{name}-{number:05d}",
-            epoch=1,
-            owner="i-1/0",
-            state=JobState.COMPLETED,
-            items=1,
-            next_item=1,
-        )
-        world.objects.put(manifest_key(job.job_id), encode_manifest(job))
+    for number in range(first, jobs):
+        leave(world, f"{name}-{number:05d}")
 
 
 def test_a_look_goes_on_where_the_last_one_stopped() -> None:
@@ -187,6 +186,48 @@ def test_a_look_goes_on_where_the_last_one_stopped() -> None:
     assert len(set(read)) == len(read) == 250 - place
     assert world.view().batches == {}
     assert len(told(world)) == 1
+
+
+@pytest.mark.parametrize("end", [JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED])
+def test_a_job_that_was_sent_back_counts_as_it_ends(end: JobState) -> None:
+    world = a_world()
+    send(world, "a", jobs=3)
+    send(world, "b", after="a")
+    leave(world, "a-00000", JobState.FAILED)
+    look(world)
+    finish(world, "a", jobs=3, first=1)
+    leave(world, "a-00000", JobState.RUNNING)
+    look(world)
+    early = told(world)
+    leave(world, "a-00000", end)
+
+    look(world)
+
+    assert early == []
+    subjects = [subject for subject, _ in world.topic.said]
+    assert [one.rpartition(" ")[2] for one in subjects] == [end.value]
+    began = any('"b-' in body for body in world.bodies())
+    assert began is (end is JobState.COMPLETED)
+
+
+def test_counting_once_more_comes_to_an_end() -> None:
+    world = a_world()
+    send(world, "a", jobs=250)
+    leave(world, "a-00000", JobState.FAILED)
+    look(world)
+    finish(world, "a", jobs=250, first=1)
+
+    def read_slowly(call: PortCall, proceed: Callable[[], Any]) -> Any:
+        if call.method == "get" and call.args[0].endswith("manifest.json"):
+            world.clock.advance(timedelta(seconds=0.2))
+        return proceed()
+
+    store: ObjectStore = intercept(world.objects, "objects", read_slowly)
+    for _ in range(4):
+        look_at_batches(WORKLOAD, world.ports, world.user_ports, lambda _: store)
+
+    assert len(told(world)) == 1
+    assert world.view().batches == {}
 
 
 def test_one_look_reads_all_of_a_large_batch() -> None:
@@ -521,3 +562,27 @@ def test_a_submit_that_dies_at_any_call_never_starts_early(kind: Kind) -> None:
         return was_hit
 
     assert sweep(prepare, tell, kind) >= 3
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.replace(" ", "-"))
+def test_a_job_sent_back_after_a_fault_leaves_no_part(kind: Kind) -> None:
+    def prepare() -> ProofWorld:
+        world = a_world()
+        send(world, "a", jobs=2)
+        send(world, "b", after="a", jobs=3)
+        leave(world, "a-00000", JobState.FAILED)
+        look(world)
+        finish(world, "a", jobs=2, first=1)
+        return world
+
+    def tell(world: ProofWorld, fault: Fault) -> bool:
+        world.faults.arm(fault)
+        world.control(partial(look, world))
+        was_hit = world.faults.hit is not None
+        leave(world, "a-00000")
+        follow(world)
+        assert states(world, "b") in (DONE, CANCELLED)
+        return was_hit
+
+    assert sweep(prepare, tell, kind) > 10
