@@ -258,7 +258,7 @@ def expect_end(
     hour: 1.5 h if all slots work to the end, 2.5 h if one job is begun when the others are done.
     """
     able = [each for each in slots if each.count > 0 and each.items_per_hour > 0.0]
-    if not able or left.items < 0.0:
+    if not able:
         return None
     learned = math.fsum(x.count * x.items_per_hour for x in able) / sum(x.count for x in able)
     if own.is_unknown(learned * spread.slow):
