@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Container, Mapping
 from typing import Any
 
-from spindown.contract.job.message import child_id
+from spindown.contract.job.message import CHILD_ID, child_id
 
 #: A line that the code of a job printed: ``job_id``, ``epoch``, ``text``; with ``again`` if the log
 #: has that already without a job, as what ``setup`` prints before there is one.
@@ -44,14 +44,16 @@ def is_of(message: str, jobs: Collection[str]) -> bool:
 
 
 def is_one_of(job_id: str, jobs: Container[str]) -> bool:
-    """Tell whether this is one of these jobs, or a child of one."""
-    return job_id in jobs or parent_id(job_id) in jobs
+    """Tell whether this is one of these jobs, or a child of one, however often it was split."""
+    while job_id and job_id not in jobs:
+        job_id = parent_id(job_id)
+    return bool(job_id)
 
 
 def parent_id(job_id: str) -> str:
     """Return the job that a job would be a child of, by its id; "": none."""
-    parent, _, number = job_id.rpartition(".")
-    return parent if number.isdecimal() else ""
+    parent, _, _ = job_id.rpartition(".")
+    return parent if CHILD_ID.fullmatch(job_id) else ""
 
 
 def followed_ids(job_id: str) -> tuple[str, str]:

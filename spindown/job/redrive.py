@@ -17,6 +17,7 @@ from itertools import islice
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, parse_job, with_id
+from spindown.contract.log import is_one_of
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.wasted_work import NOTHING_WASTED
 from spindown.error import ContractError, NewerSchema, NotFound, PreconditionFailed, Unreachable
@@ -60,7 +61,7 @@ class RedriveOutcome(StrEnum):
 class Redriven:
     """One dead letter, or one job without a message, that was handled."""
 
-    #: None: it cannot be read.
+    #: None: it cannot be read, and its letter does not say.
     job_id: str | None
     outcome: RedriveOutcome
     #: Of the dead letter as it was sent to the workload; "": there is none.
@@ -69,8 +70,8 @@ class Redriven:
     reason: str = ""
 
 
-#: What stays in the dead-letter queue, though it is a job that can be read.
-_LEFT = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.FORBIDDEN})
+#: What stays in the dead-letter queue.
+_LEFT = frozenset({RedriveOutcome.OTHER_BODY, RedriveOutcome.FORBIDDEN, RedriveOutcome.UNREADABLE})
 
 
 def _forbids_nothing(_: JobMessage) -> Reason:
@@ -92,7 +93,7 @@ def redrive(
     Args:
         workload: whose.
         ports: the world; both queues are the workload's.
-        jobs: only jobs with these ids; empty: all.
+        jobs: only jobs with these ids, and children of these; empty: all.
         forbids: tells why a job would be refused again at once; NO_REASON: it would not.
         letters_at_most: how many are looked at.
     """
@@ -100,28 +101,31 @@ def redrive(
     handled: set[str | None] = set()
     try:
         for letter, is_new in islice(_each_letter(ports, left), letters_at_most):
-            message_id = _original_id(letter)
+            # Of one that cannot be read, what the worker said that gave it up.
+            job_id = letter.attributes.get("job_id") or None
             try:
                 job = read_dead_letter(letter, ports)
-                if job.job_id in handled or (jobs and job.job_id not in jobs):
+                job_id = job.job_id
+                if job_id in handled or not _is_named(job_id, jobs):
                     continue
                 done = _redrive_one(letter, job, workload, ports, forbids)
-                done = replace(done, message_id=message_id)
             except (ContractError, NotFound) as exc:
-                if is_new and not jobs:
-                    why, outcome = str(exc), RedriveOutcome.UNREADABLE
-                    yield Redriven(job_id=None, outcome=outcome, message_id=message_id, reason=why)
-                continue
+                unread, why = RedriveOutcome.UNREADABLE, str(exc)
+                done = Redriven(job_id=job_id, outcome=unread, reason=why)
             if done.outcome not in _LEFT:
-                handled.add(job.job_id)
+                handled.add(job_id)
                 del left[letter.message_id]
-            elif not is_new:
+            elif not is_new or not _is_named(job_id, jobs):
                 continue
-            yield done
+            yield replace(done, message_id=_original_id(letter))
             if jobs and handled.issuperset(jobs):
                 return
     finally:
         ports.dead_letters.show(list(left.values()))
+
+
+def _is_named(job_id: str | None, jobs: Collection[str]) -> bool:
+    return not jobs or is_one_of(job_id or "", jobs)
 
 
 def _each_letter(ports: WorkPorts, left: dict[str, str]) -> Iterator[tuple[Message, bool]]:

@@ -58,12 +58,15 @@ class JobProgress:
     source: str = ""
     #: Whether a worker holds it; of a split one, one of its children.
     is_held: bool = False
-    #: Failures and losses that count, and what was said of the last.
+    #: Failures and losses that count, and what was said of the last. Of a split one that is not
+    #: over, only those of children that are not: these are tried again.
     failures: int = 0
     last_failure: str = ""
     #: Before then nobody can receive it; None: it does not wait so, or that is not known. Of a
     #: split one it is told of its children alone.
     next_try_at: datetime | None = None
+    #: Whether it was given up; of a split one, whether one of its children was.
+    is_given_up: bool = False
     #: Jobs that are not over (of a split one its children), and the items that are left of the
     #: largest; None: nobody has claimed it.
     jobs_left: int = 1
@@ -343,6 +346,7 @@ def progress_of(manifest: Manifest, is_held: Callable[[Manifest], bool] = _is_ke
         failures=len(manifest.failures),
         source=manifest.source,
         last_failure=last_said(manifest.failures),
+        is_given_up=manifest.state is JobState.FAILED,
     )
     left = None if own.items is None else max(own.items - own.items_over, 0)
     own = replace(own, jobs_left=int(not own.is_over), largest_left=0 if own.is_over else left)
@@ -379,7 +383,8 @@ def read_progress(
         return own
     named = children_of(manifest, depth)
     if not named and manifest.state is JobState.SPLIT:
-        return replace(own, state=JobState.FAILED, reason=_NO_CHILDREN, jobs_left=0, largest_left=0)
+        own = replace(own, state=JobState.FAILED, is_given_up=True, reason=_NO_CHILDREN)
+        return replace(own, jobs_left=0, largest_left=0)
     if not named:
         return own
     children = [read_progress(child, store, is_held, depth=depth + 1) for child in named]
@@ -393,6 +398,9 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         (state for state in (JobState.FAILED, JobState.CANCELLED) if state in states),
         JobState.COMPLETED,
     )
+    ranked = sorted(children, key=lambda child: child.state is not ended)
+    told = next((child for child in ranked if child.reason), own)
+    tried = [child for child in children if over or not child.is_over]
     return JobProgress(
         job_id=own.job_id,
         state=ended if over else JobState.SPLIT,
@@ -404,9 +412,11 @@ def _sum_children(own: JobProgress, children: list[JobProgress]) -> JobProgress:
         epoch=max((child.epoch for child in children), default=own.epoch),
         busy_seconds=sum(child.busy_seconds for child in children),
         cost_usd=sum(child.cost_usd for child in children),
-        reason=next((child.reason for child in children if child.reason), own.reason),
-        failures=sum(child.failures for child in children),
-        last_failure=next((x.last_failure for x in children if x.last_failure), ""),
+        reason=told.reason,
+        code=told.code,
+        failures=sum(child.failures for child in tried),
+        last_failure=next((x.last_failure for x in tried if x.last_failure), ""),
+        is_given_up=any(child.is_given_up for child in children),
         jobs_left=sum(child.jobs_left for child in children),
         is_held=any(child.is_held for child in children),
         largest_left=max((child.largest_left or 0 for child in children), default=0)

@@ -76,7 +76,7 @@ class BatchStatus:
     #: How the command of a `spindown run` begins; "": it is none.
     command: str = ""
     jobs_over: int | None = None
-    #: Given up, which is in the dead-letter queue.
+    #: Given up, which are in the dead-letter queue; a split one counts once one of its children is.
     jobs_given_up: int | None = None
     #: None: workers have yet to read the input.
     items: int | None = None
@@ -300,7 +300,7 @@ def read_detail(
     return BatchDetail(
         batch=status,
         failed=tuple(first_failed(progresses, store)),
-        given_up=tuple(one for one in progresses if one.state is JobState.FAILED)[:_SHOWN],
+        given_up=tuple(one for one in progresses if one.is_given_up)[:_SHOWN],
         failing=tuple(one for one in progresses if one.failures_told)[:_SHOWN],
         next_tries={
             one.job_id: one.next_try_at for one in progresses if one.next_try_at is not None
@@ -397,7 +397,7 @@ def _read_status(
         state=state,
         jobs=len(jobs),
         jobs_over=sum(job.is_over for job in jobs),
-        jobs_given_up=sum(job.state is JobState.FAILED for job in jobs),
+        jobs_given_up=sum(job.is_given_up for job in jobs),
         items=sum(job.items or 0 for job in jobs) if is_known else batch.items,
         items_done=sum(job.items_done for job in jobs),
         items_failed=sum(job.items_failed for job in jobs),

@@ -46,7 +46,7 @@ _LEVELS_AROUND = 2
 #: What only a stored body may have.
 _OF_STORED = "parent"
 #: What ``child_id`` makes. Of eight digits no manifest could hold the children.
-_CHILD_ID = re.compile(r".+\.([0-9]{5}|[1-9][0-9]{5,6})")
+CHILD_ID = re.compile(r".+\.([0-9]{5}|[1-9][0-9]{5,6})")
 #: Leaves room for the number of a child within the 128 characters of an id.
 _PARENT_ID_CHARACTERS = 120
 
@@ -141,7 +141,7 @@ def parse_job(body: str) -> JobMessage:
     if "stored" in row:
         return _parse_pointer(row)
     job = _parse_body(row)
-    if _CHILD_ID.fullmatch(job.job_id or ""):
+    if CHILD_ID.fullmatch(job.job_id or ""):
         # One id for two jobs would be one job that is done.
         remedy = (
             "let it not end in a dot and 5 to 7 digits, as the ids of a split job's children do"

@@ -23,6 +23,8 @@ from spindown.job.item import settle_items
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive import Redriven, RedriveOutcome, find_dead_letters, redrive
 from spindown.job.release import dead_letter_job, release, settle_failure, settle_rejection
+from spindown.job.result import read_progress
+from spindown.job.split import split
 from spindown.memory import PortCall
 from spindown.port import Outgoing, Write
 from tests.work import BUCKET, NEWER_MANIFEST, WORKLOAD, WorkWorld, a_portion, a_slot_id, items
@@ -132,6 +134,37 @@ def test_only_the_jobs_that_are_named_go_back() -> None:
     assert world.manifest("a").state is JobState.FAILED
     # What was left is there for the next look at once.
     assert world.dead_letters.backlog().visible == 3
+
+
+def test_of_a_split_job_that_is_named_the_children_go_back() -> None:
+    world = WorkWorld(policy=replace(WorkWorld().policy, max_items_per_job=2))
+    give_up(world, {**JOB, "job_id": "p.1"})
+    held = split(
+        world.hold({**JOB, "job_id": "p"}), items(4), ports=world.ports, policy=world.policy
+    )
+    complete(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
+    for _ in range(2):
+        held = settle_rejection(world.hold(), "no such model", ports=world.ports)
+        dead_letter_job(held, slot_id=a_slot_id(), worker_row=world.worker_row(), ports=world.ports)
+    given_up = read_progress("p", world.objects)
+
+    found = redriven(world, "p")
+
+    assert given_up.is_given_up
+    assert sorted(one.job_id or "" for one in found) == ["p.00000", "p.00001"]
+    assert {one.outcome for one in found} == {RedriveOutcome.SENT}
+    assert world.manifest("p.1").state is JobState.FAILED
+
+
+def test_a_letter_whose_body_is_gone_tells_its_job() -> None:
+    world = WorkWorld()
+    attributes = {"job_id": "j", "reason": "boom"}
+    world.dead_letters.send([Outgoing(body='{"body_key": "jobs/x"}', attributes=attributes)])
+
+    (found,) = redriven(world, "j")
+
+    assert (found.job_id, found.outcome) == ("j", RedriveOutcome.UNREADABLE)
+    assert redriven(world, "k") == []
 
 
 def many_letters(world: WorkWorld) -> None:
@@ -258,9 +291,10 @@ def test_a_job_of_a_later_version_stays_and_keeps_no_other_back() -> None:
 
     found = redriven(world)
 
-    assert sorted(one.job_id or "" for one in found) == ["", "a", "c"]
+    assert sorted(one.job_id or "" for one in found) == ["a", "b", "c"]
     (unread,) = (one for one in found if one.outcome is RedriveOutcome.UNREADABLE)
     assert unread.reason.startswith("manifest.schema is 2: ")
+    assert redriven(world, "b") == [unread]
     assert len(world.dead_letters.bodies()) == 1
 
 

@@ -10,10 +10,12 @@ import pytest
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id, derived_id
+from spindown.domain.dead_letter import Failure
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound
 from spindown.job.result import SPLITS_MAX, find_jobs, read_progress, read_records
 from spindown.memory.store import MemoryObjectStore
+from tests.builders import NOW
 
 
 def a_store() -> MemoryObjectStore:
@@ -221,6 +223,31 @@ def test_splits_without_end_are_one_sentence(splits: int) -> None:
         list(read_records("j", store))
     with pytest.raises(ContractError, match=r"\.00000\.00000"):
         read_progress("j", store)
+
+
+def test_of_a_split_job_only_what_is_tried_again_is_failing() -> None:
+    store = a_store()
+    children = tuple(child_id("j", n) for n in range(3))
+    put_manifest(store, a_manifest("j", state=JobState.SPLIT, children=children))
+    failures = tuple(
+        Failure(at=NOW, instance_id="i-1", epoch=epoch, kind="failure", reason=reason)
+        for epoch, reason in ((1, "a"), (2, "b"))
+    )
+    gone = {"failures": failures, "reason": "too often", "code": "failed-too-often"}
+    put_manifest(store, a_manifest(children[0], state=JobState.CANCELLED, reason="cancelled"))
+    put_manifest(store, a_manifest(children[1], state=JobState.FAILED, **gone))
+    half = read_progress("j", store)
+    put_manifest(store, a_manifest(children[2], state=JobState.RUNNING, failures=failures[:1]))
+    tried = read_progress("j", store)
+    put_manifest(store, a_manifest(children[2]))
+    over = read_progress("j", store)
+
+    assert (half.failures, half.last_failure, half.is_given_up) == (0, "", True)
+    assert (tried.failures, tried.last_failure) == (1, "a")
+    assert (over.state, over.failures) == (JobState.FAILED, 2)
+    assert {(one.reason, one.code) for one in (half, tried, over)} == {
+        ("too often", "failed-too-often")
+    }
 
 
 def test_a_record_of_another_job_is_damage() -> None:

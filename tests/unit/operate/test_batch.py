@@ -148,6 +148,19 @@ def test_a_failed_item_fails_its_batch_as_people_are_told() -> None:
     assert BatchTally().with_job("completed", items=1, failed=1).end.value == "failed"
 
 
+def test_a_child_that_is_given_up_is_told_while_others_are_open() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    children = (child_id("b-00000", 0), child_id("b-00000", 1))
+    world.leave("b-00000", JobState.SPLIT, children=children)
+    world.leave(children[0], JobState.FAILED, reason="boom")
+
+    found = world.detail("b")
+
+    assert (found.batch.jobs_over, found.batch.jobs_given_up) == (0, 1)
+    assert [one.job_id for one in found.given_up] == ["b-00000"]
+
+
 def test_why_nobody_s_cancel_has_cancelled_a_batch_is_told() -> None:
     world = World()
     for name, reason in (("asked", REASON), ("dropped", "too long")):
