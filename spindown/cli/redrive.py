@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Annotated
@@ -13,10 +13,12 @@ from spindown.cli import option
 from spindown.cli.render.line import print_aside, print_line, told_if_slow
 from spindown.cli.session import Session, open_session
 from spindown.cli.submit import announce
+from spindown.cli.wait import sending
 from spindown.config import format_duration
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import JobMessage
+from spindown.contract.log import is_one_of
 from spindown.contract.row import PolicyRow
 from spindown.control.market import types_on_sale
 from spindown.control.policy_edit import effective_policy
@@ -28,7 +30,7 @@ from spindown.error import BadInput, SpindownError
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
-from spindown.job.redrive_item import again_of, say_given_up, send_failed_again
+from spindown.job.redrive_item import say_given_up, send_failed_again
 from spindown.job.result import read_batch
 from spindown.job.route import why_forbidden
 from spindown.port import ObjectStore
@@ -112,10 +114,10 @@ def _send_jobs(
         if lost
         else send_back(workload, ports, jobs=named, forbids=_refusals(session, workload))
     )
-    found, outcomes = set(), Counter[RedriveOutcome]()
+    found, outcomes = set[str](), Counter[RedriveOutcome]()
     try:
         for one in redriven:
-            found.add(one.job_id)
+            found.add(one.job_id or "")
             outcomes[one.outcome] += 1
             print_line(json.dumps(encode(one)) if as_json else describe(one))
     finally:
@@ -129,7 +131,7 @@ def _send_jobs(
     if outcomes.keys() & _STUCK:
         command = f"spindown redrive {workload} --malformed{session.options}"
         print_aside(f"{command} shows what cannot be sent back, and removes it if asked")
-    if not lost and (missing := sorted(named - found)):
+    if not lost and (missing := _find_missing(named, found)):
         # Of several names one is looked at, which the remedy names.
         name, remedy = missing[0], f"name jobs in the dead-letter queue of {workload}"
         store = session.work_store(workload)
@@ -148,6 +150,11 @@ def _send_jobs(
         print_aside(f"batches younger than {least} are looked at only if they are named")
     if outcomes.keys() & _LEFT:
         raise typer.Exit(1)
+
+
+def _find_missing(named: Collection[str], found: Collection[str]) -> Sequence[str]:
+    """Return the names of which nothing was found; of a split job its children are found."""
+    return sorted(name for name in named if not any(is_one_of(one, (name,)) for one in found))
 
 
 def _find_batch(name: str, store: ObjectStore) -> Batch | None:
@@ -186,24 +193,31 @@ def _send_items(session: Session, workload: str, batches: list[str], *, as_json:
     if not batches:
         raise BadInput("BATCH", None, "name the batches whose failed items are sent again")
     queue, store = session.queue(workload), session.work_store(workload)
+    command = f"spindown redrive {workload}"
     for batch_id in batches:
-        if sent := _find_batch(again_of(batch_id), store):
-            print_aside(f"the failed items of {batch_id} were sent before, in {sent.batch_id}")
-        else:
-            sent = send_failed_again(batch_id, workload, queue=queue, store=store)
-            session.nudge(workload)
+        with sending() as state:
+            state.options = session.options
+            state.repeated = f"{command} --items {batch_id}{session.options}"
+            sent = send_failed_again(batch_id, workload, queue=queue, store=store, begun=state.note)
+            if state.batch is not None:
+                session.nudge(workload)
+        if state.batch is None:
+            lost = f"{command} --lost {sent.batch_id}{session.options}"
+            print_aside(
+                f"the failed items of {batch_id} were sent before, in {sent.batch_id}; if that "
+                f"was broken off, send what was not with: {lost}"
+            )
         announce(sent, session.options, as_json=as_json)
 
 
 def _list_letters(session: Session, workload: str, named: set[str], *, as_json: bool) -> None:
-    found = set()
+    found = set[str]()
     for one in find_dead_letters(session.work_ports(workload)):
-        names = {one.job_id, one.message_id}
-        if named and not named & names:
+        if named and one.message_id not in named and not is_one_of(one.job_id, named):
             continue
-        found |= names
+        found |= {one.job_id, one.message_id}
         print_line(json.dumps(encode(one)) if as_json else describe_letter(one))
-    if missing := sorted(named - found):
+    if missing := _find_missing(named, found):
         remedy = f"name jobs or messages that `spindown redrive {workload} --list` lists"
         raise BadInput("JOB or MESSAGE", missing[0] if len(missing) == 1 else missing, remedy)
     if not found and not as_json:
@@ -258,7 +272,7 @@ _SAYS = {
     RedriveOutcome.FORBIDDEN: (
         "{one.job_id}: left where it is, since it would be refused again: {one.reason}"
     ),
-    RedriveOutcome.UNREADABLE: "message {one.message_id}: left where it is: {one.reason}",
+    RedriveOutcome.UNREADABLE: "{name}: left where it is: {one.reason}",
 }
 
 
@@ -266,4 +280,6 @@ def describe(one: Redriven) -> str:
     """Return the outcome of one dead letter in a line."""
     is_told = one.outcome is RedriveOutcome.SENT and one.reason
     why = f" (given up: {one.reason})" if is_told else ""
-    return _SAYS[one.outcome].format(one=one) + why
+    names = (one.job_id, one.message_id and f"message {one.message_id}")
+    name = ", ".join(filter(None, names)) or "a batch"
+    return _SAYS[one.outcome].format(one=one, name=name) + why

@@ -231,13 +231,14 @@ def going_on(name: str, options: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def say_sent(batch: Batch | None, stage: SendStage | None, options: str) -> str:
+def say_sent(batch: Batch | None, stage: SendStage | None, options: str, repeated: str = "") -> str:
     """Return what was sent of a submit that was broken off, and what to do.
 
     Args:
         batch: what it sends; None: it has not begun.
         stage: how far it has come.
         options: with which another command finds the same deployment.
+        repeated: the command that goes on where nothing was sent; "": there is none.
     """
     if batch is None or stage is None:
         return "nothing was sent"
@@ -245,6 +246,8 @@ def say_sent(batch: Batch | None, stage: SendStage | None, options: str) -> str:
     if stage is SendStage.SENT:
         return f"all of {name} was sent; {say_going_on(name, options)}"
     cancel = f"spindown cancel {name}{options}"
+    if stage is SendStage.NAMED and repeated:
+        return f"nothing of {name} was sent; send it with: {repeated}"
     if stage is SendStage.NAMED:
         return f"nothing of {name} was sent; end it with: {cancel}; then submit again"
     if batch.after:
@@ -264,6 +267,8 @@ class Sending:
         self.stage: SendStage | None = None
         #: With which another command finds the same deployment, once that is known.
         self.options = ""
+        #: The command that goes on where nothing was sent; "": there is none.
+        self.repeated = ""
 
     def note(self, batch: Batch, stage: SendStage) -> None:
         """Note that a stage begins."""
@@ -281,7 +286,7 @@ def sending() -> Iterator[Sending]:
         yield found
     except BaseException as exc:
         if found.batch is not None or not isinstance(exc, BadInput | typer.Exit):
-            print_aside(say_sent(found.batch, found.stage, found.options))
+            print_aside(say_sent(found.batch, found.stage, found.options, found.repeated))
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -4,8 +4,9 @@
 
 Every item keeps its one result: the new jobs have other ids, and the old ones stay as they are.
 The new batch is named after the old one and its index is written once, so nobody sends the same
-items twice, however often this runs. That is why a batch must be over first, with no job given up:
-then no further item of it can fail.
+items twice, however often this runs; a call that was broken off before the first message is gone
+on with. That is why a batch must be over first, with no job given up: then no further item of it
+can fail.
 """
 
 import json
@@ -16,16 +17,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from spindown.contract.job.batch import Batch
-from spindown.contract.job.manifest import JobState
+from spindown.contract.job.batch import Batch, open_key
 from spindown.contract.job.message import JobMessage, parse_job
 from spindown.error import BadInput, NotFound
-from spindown.job.result import read_batch, read_bodies, read_progress, read_records
+from spindown.job.result import (
+    JobProgress,
+    read_batch,
+    read_bodies,
+    read_progress,
+    read_records,
+)
 from spindown.job.submit import (
     BATCH_REMEDY,
     ITEMS_PER_JOB,
     MAX_BODY_BYTES,
     Draft,
+    Tell,
     submit_items,
 )
 from spindown.port import JobQueue, ObjectStore
@@ -43,24 +50,24 @@ def again_of(batch_id: str) -> str:
 
 
 def send_failed_again(
-    batch_id: str, workload: str, *, queue: JobQueue, store: ObjectStore
+    batch_id: str, workload: str, *, queue: JobQueue, store: ObjectStore, begun: Tell
 ) -> Batch:
     """Send the failed items of a batch in new jobs; return the batch that these are.
 
+    If they were sent before, or some of them, that batch is returned; ``begun`` is told nothing.
+
     Raises:
-        BadInput: there is no such batch, it is not over, no item of it has failed, they were sent
-            before, what its jobs asked for is not stored any more, or a record names an item that
-            its job was not asked for.
+        BadInput: there is no such batch, it is not over, no item of it has failed, what its jobs
+            asked for is not stored any more, or a record names an item that its job was not asked
+            for.
     """
     try:
         batch = read_batch(batch_id, store)
     except NotFound:
         raise BadInput("BATCH", batch_id, BATCH_REMEDY) from None
     again = again_of(batch_id)
-    with suppress(NotFound):
-        read_batch(again, store)
-        remedy = f"its failed items were sent before: see `spindown results {again}`"
-        raise BadInput("BATCH", batch_id, remedy)
+    if (sent := _find_sent(again, store)) is not None:
+        return sent
     _check_over(batch, workload, store)
     failed = {
         job_id: items
@@ -74,29 +81,43 @@ def send_failed_again(
     draft = Draft(
         workload=workload,
         batch_id=again,
-        items_per_job=_items_per_job(items),
+        items_per_job=min(batch.items_per_job or ITEMS_PER_JOB, _fitting(items)),
         tenant=asked.tenant,
         params=asked.params,
         type=asked.type,
         requirements=asked.requirements,
         command=batch.command,
+        goes_on=True,
     )
-    return submit_items(items, draft, queue=queue, store=store)
+    return submit_items(items, draft, queue=queue, store=store, begun=begun)
+
+
+def _find_sent(batch_id: str, store: ObjectStore) -> Batch | None:
+    """Return the batch of this name; None: there is none, or no message of it was ever sent.
+
+    Its mark is written before its first message, and removed once it is over.
+    """
+    with suppress(NotFound):
+        batch = read_batch(batch_id, store)
+        if any(job.state is not None for job in _read_jobs(batch, store)):
+            return batch
+        store.get(open_key(batch_id))
+        return batch
+    return None
 
 
 def say_given_up(batch: Batch, workload: str, store: ObjectStore) -> str:
     """Return what to do first where jobs of a batch were given up; "": none was."""
-    return _say_given_up(_read_states(batch, store), workload)
+    return _say_given_up(_read_jobs(batch, store), workload)
 
 
-def _read_states(batch: Batch, store: ObjectStore) -> Mapping[str, JobState | None]:
+def _read_jobs(batch: Batch, store: ObjectStore) -> Sequence[JobProgress]:
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        found = pool.map(lambda job: read_progress(job, store).state, batch.jobs)
-        return dict(zip(batch.jobs, found, strict=True))
+        return list(pool.map(lambda job: read_progress(job, store), batch.jobs))
 
 
-def _say_given_up(states: Mapping[str, JobState | None], workload: str) -> str:
-    given_up = [job_id for job_id, state in states.items() if state is JobState.FAILED]
+def _say_given_up(jobs: Sequence[JobProgress], workload: str) -> str:
+    given_up = [job.job_id for job in jobs if job.is_given_up]
     if not given_up:
         return ""
     command = f"`spindown redrive {workload} {shlex.join(given_up[:_SHOWN])}`"
@@ -105,11 +126,10 @@ def _say_given_up(states: Mapping[str, JobState | None], workload: str) -> str:
 
 
 def _check_over(batch: Batch, workload: str, store: ObjectStore) -> None:
-    states = _read_states(batch, store)
-    if remedy := _say_given_up(states, workload):
+    jobs = _read_jobs(batch, store)
+    if remedy := _say_given_up(jobs, workload):
         raise BadInput("BATCH", batch.batch_id, remedy)
-    is_over = {JobState.COMPLETED, JobState.CANCELLED}
-    if left := sum(state not in is_over for state in states.values()):
+    if left := sum(not job.is_over for job in jobs):
         raise BadInput("BATCH", batch.batch_id, f"wait until its jobs are over (jobs left: {left})")
 
 
@@ -151,7 +171,7 @@ def _as_json(item: object) -> str:
     return json.dumps(item, sort_keys=True)
 
 
-def _items_per_job(items: list[Any]) -> int:
+def _fitting(items: list[Any]) -> int:
     """Return how many of the items surely fit into one message."""
     largest = max(len(json.dumps(item)) for item in items)
-    return max(1, min(ITEMS_PER_JOB, _ITEMS_BYTES // (largest + 2)))
+    return max(1, _ITEMS_BYTES // (largest + 2))

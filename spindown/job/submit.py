@@ -73,6 +73,8 @@ class Draft:
     is_waited_for: bool = False
     #: How the command of a `spindown run` begins; "": it is none.
     command: str = ""
+    #: Whether it goes on with a call for the same that was broken off.
+    goes_on: bool = False
 
 
 def name_batch(at: datetime, random: Random) -> str:
@@ -264,33 +266,34 @@ def _send(
         requirements=draft.requirements,
         command=draft.command,
     )
-    _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), batch, store)
+    _write_once(batch_key(draft.batch_id), json.dumps(encode(batch)).encode(), draft, store)
     begun(batch, SendStage.NAMED)
     for number, data in enumerate(_bundle(messages)):
-        _write_once(submitted_key(draft.batch_id, number), data, batch, store)
+        _write_once(submitted_key(draft.batch_id, number), data, draft, store)
     begun(batch, SendStage.SENDING)
     # Only now: what waits is started by these messages, so all of them must be there.
-    _write_once(open_key(draft.batch_id), b"", batch, store)
+    _write_once(open_key(draft.batch_id), b"", draft, store)
     if not draft.after:
         queue.send(messages)
     begun(batch, SendStage.SENT)
     return batch
 
 
-def _write_once(key: str, data: bytes, batch: Batch, store: ObjectStore) -> None:
+def _write_once(key: str, data: bytes, draft: Draft, store: ObjectStore) -> None:
     """Write what is nobody's; the bucket lets nobody write over it (raises BadInput).
 
-    What an earlier try has written, whose answer was lost, is ours.
+    What an earlier try has written, whose answer was lost, is ours, and so is the same of a call
+    that this one goes on with.
     """
     try:
         store.put(key, data, condition=Absent())
     except PreconditionFailed as exc:
-        is_ours = exc.may_be_own
+        is_ours = exc.may_be_own or draft.goes_on
         # Who may only submit may not look.
         with suppress(AccessDenied, NotFound):
             is_ours = is_ours and store.get(key).data == data
         if not is_ours:
-            raise _used(batch.batch_id) from None
+            raise _used(draft.batch_id) from None
 
 
 def _bundle(messages: Iterable[Outgoing]) -> Iterator[bytes]:

@@ -1,22 +1,25 @@
 """Failed items are sent again once, as jobs of their own, and no result changes."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from spindown.contract.job.batch import submitted_key
+from spindown.contract.job.batch import open_key, submitted_key
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import parse_job
 from spindown.contract.job.result import ItemStatus
-from spindown.error import BadInput
+from spindown.error import BadInput, Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claimed_job import Finished
 from spindown.job.commit import Portion, commit, complete
+from spindown.job.lost_message import redrive_lost
 from spindown.job.manifest_store import load_manifest, save_manifest
 from spindown.job.redrive_item import send_failed_again
-from spindown.job.submit import Draft, submit_items
+from spindown.job.submit import Draft, SendStage, Tell, submit_items
+from spindown.memory import PortCall
 from tests.work import WORKLOAD, WorkWorld, a_record, a_slot_id
 
 
@@ -43,8 +46,12 @@ def work_off(world: WorkWorld, is_good: Callable[[Any], bool]) -> None:
         work_on(world, is_good)
 
 
-def again(world: WorkWorld, name: str = "b") -> tuple[str, ...]:
-    return send_failed_again(name, WORKLOAD, queue=world.queue, store=world.objects).jobs
+def again(
+    world: WorkWorld, name: str = "b", begun: Tell = lambda _batch, _stage: None
+) -> tuple[str, ...]:
+    return send_failed_again(
+        name, WORKLOAD, queue=world.ports.queue, store=world.ports.objects, begun=begun
+    ).jobs
 
 
 def results(world: WorkWorld, *jobs: str) -> list[tuple[Any, str]]:
@@ -76,15 +83,49 @@ def test_the_same_items_go_out_only_once() -> None:
     world = WorkWorld()
     submit(world, [0])
     work_off(world, lambda _: False)
-    again(world)
+    first = again(world)
+    told: list[SendStage] = []
 
-    with pytest.raises(BadInput, match="b-again"):
-        again(world)
-
+    assert again(world, begun=lambda _, stage: told.append(stage)) == first
     assert len(world.queue.bodies()) == 1
     work_off(world, lambda _: False)
+    world.objects.delete(open_key("b-again"))
+    assert again(world, begun=lambda _, stage: told.append(stage)) == first
+    assert (world.queue.bodies(), told) == ([], [])
     # What fails again may go out again, under a name of its own.
     assert again(world, "b-again") == ("b-again-again-00000",)
+
+
+@pytest.mark.parametrize("effect", ["before", "after"])
+def test_a_call_that_was_broken_off_is_gone_on_with(effect: str) -> None:
+    for point in range(4):
+        world = WorkWorld()
+        submit(world, list(range(7)))
+        work_off(world, lambda _: False)
+        # The index, the messages to keep, the mark, and the messages.
+        setattr(world, effect, fail_at(point))
+        with pytest.raises(Unreachable):
+            again(world)
+        setattr(world, effect, None)
+
+        jobs = again(world)
+        list(redrive_lost(WORKLOAD, world.ports, batches=["b-again"]))
+
+        sent = [parse_job(body).items for body in world.queue.bodies()]
+        assert sent == [(0, 1, 2), (3, 4, 5), (6,)]
+        work_off(world, lambda _: True)
+        assert results(world, *jobs) == [(item, "ok") for item in range(7)]
+
+
+def fail_at(point: int) -> Callable[[PortCall], None]:
+    """Return what fails at the write of this number."""
+    writes = itertools.count()
+
+    def fail(call: PortCall) -> None:
+        if call.method in {"put", "send"} and next(writes) == point:
+            raise Unreachable("no answer")
+
+    return fail
 
 
 @pytest.mark.parametrize("state", [None, JobState.RUNNING, JobState.FAILED])

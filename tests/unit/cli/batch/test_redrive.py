@@ -14,7 +14,8 @@ from spindown.cli.session import find_workload, open_session
 from spindown.cli.submit import submit
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
-from spindown.error import BadInput
+from spindown.contract.job.message import JobMessage, encode_job, encode_stored, stored_key
+from spindown.error import BadInput, SpindownError
 from spindown.job.submit import Draft, submit_items
 from tests.unit.cli.batch.account import Account
 
@@ -191,7 +192,7 @@ def test_a_batch_names_what_sends_its_failed_items(account: Account) -> None:
     assert "--items b" not in str(caught.value), "it is not the first that is shown"
 
 
-def send(account: Account, items: list[int]) -> None:
+def send(account: Account, items: list[Any]) -> None:
     """Send a batch of the name b, one item a job."""
     session = open_session(account.config, deployment=None, local=False)
     draft = Draft(workload="ocr", batch_id="b", items_per_job=1)
@@ -226,6 +227,44 @@ def test_failed_items_that_were_sent_name_their_batch(
     assert "b-again: 1 item" in first
     assert capsys.readouterr().out == first
     assert account.waiting(account.queue) == waiting
+
+
+def test_items_whose_sending_broke_off_name_what_sends_them(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = "x" * 2000
+    send(account, [item])
+    record = {"job_id": "b-00000", "index": 0, "item": item, "status": "failed", "error": "boom"}
+    account.commit("b-00000", f"{json.dumps(record)}\n".encode(), failed=1)
+    account.take_at_most(1024)
+    lost = f"spindown redrive ocr --lost b-again --config {account.config}"
+
+    with pytest.raises(SpindownError):
+        redrive("ocr", ["b"], items=True, config=account.config)
+    assert lost in capsys.readouterr().err
+    redrive("ocr", ["b"], items=True, config=account.config)
+    assert lost in capsys.readouterr().err
+
+
+def test_a_split_job_is_named_for_its_children(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = JobMessage(items=(1,), job_id="b-00000.00000", parent="b-00000")
+    data, child = encode_stored(body)
+    account.bury_text(encode_job(child))
+
+    redrive("ocr", ["b-00000"], list_=True, config=account.config)
+    listed = capsys.readouterr().out
+    with pytest.raises(typer.Exit):
+        redrive("ocr", ["b-00000"], config=account.config)
+
+    unread = capsys.readouterr().out
+    account.store(stored_key("b-00000.00000", child.stored or ""), data)
+    redrive("ocr", ["b-00000"], config=account.config, as_json=True)
+
+    assert listed.startswith("b-00000.00000  message ")
+    assert unread.startswith("b-00000.00000, message ")
+    assert json.loads(capsys.readouterr().out)["outcome"] == "sent"
 
 
 def test_a_damaged_batch_hides_no_error_about_its_name(account: Account) -> None:

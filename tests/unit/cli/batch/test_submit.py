@@ -374,3 +374,6 @@ def test_each_stage_of_a_submit_names_what_to_do(capsys: pytest.CaptureFixture[s
     assert len(set(told)) == len(SendStage)
     assert [f"redrive ocr --lost {batch.batch_id}" in one for one in told] == [False, True, False]
     assert all("spindown cancel b-1" in one for one in told)
+    command = "spindown redrive ocr --items b"
+    goes_on = [command in say_sent(batch, stage, "", command) for stage in SendStage]
+    assert goes_on == [True, False, False]
