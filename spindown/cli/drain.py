@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from threading import Event
 from typing import Annotated
@@ -74,8 +74,8 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     names = [workload] if workload is not None else list(session.deployment.workloads)
     ports = session.control_ports()
     with session.told_if_slow():
-        for name in names:
-            session.workload(name)
+        if workload is not None:
+            session.workload(workload)
         is_asked = now and not yes
         question = say_end([read_remainder(name, ports) for name in names]) if is_asked else ""
     if undo:
@@ -86,14 +86,26 @@ def drain(  # noqa: PLR0913 - each is an option of the command line
     way_back = f"spindown drain {'--all' if is_all else workload} --undo{session.options}"
     stays = "what launches nothing more stays so, and its workers finish what they have in hand"
     with goes_on(f"{stays}; take it back with: {way_back}"):
-        _begin(session, names, ports, is_told=not as_json)
-        looks = _looks(names, ports, now=now, every=every, check=session.check_there)
-        if as_json:
-            _print_changes(looks, way_back)
-        else:
-            print_line(_AT_ONCE if now else _GENTLY)
-            print_line(f"To go on: {way_back}")
-            _show(looks)
+        refused = begin_each(names, ports, session.nudge, is_told=not as_json)
+        if now or len(refused) < len(names):
+            looks = _looks(
+                names, ports, now=now, every=every, check=session.check_there, refused=refused
+            )
+            _follow(looks, way_back, now=now, as_json=as_json)
+    for error in refused.values():
+        raise error
+
+
+def _follow(
+    looks: Iterable[Sequence[Remainder]], way_back: str, *, now: bool, as_json: bool
+) -> None:
+    """Show what is left until nothing is, and the command that undoes the drain."""
+    if as_json:
+        _print_changes(looks, way_back)
+        return
+    print_line(_AT_ONCE if now else _GENTLY)
+    print_line(f"To go on: {way_back}")
+    _show(looks)
 
 
 def say_end(left: Sequence[Remainder]) -> str:
@@ -108,15 +120,24 @@ def say_end(left: Sequence[Remainder]) -> str:
     return f"Terminate {say_count(instances, 'instance')}{more}? {jobs} again from the last commit"
 
 
-def _begin(session: Session, names: Sequence[str], ports: ControlPorts, *, is_told: bool) -> None:
-    """Begin to drain workloads, and tell of each."""
+def begin_each(
+    names: Sequence[str], ports: ControlPorts, nudge: Callable[[str], object], *, is_told: bool
+) -> Mapping[str, SpindownError]:
+    """Begin to drain workloads, and tell of each; return those that could not, each with why."""
+    refused: dict[str, SpindownError] = {}
     for name in names:
-        with session.told_if_slow():
-            begin_drain(name, ports)
-            session.nudge(name)
+        try:
+            with noted_if_slow(f"draining {name} ..."):
+                begin_drain(name, ports)
+                nudge(name)
+        except SpindownError as exc:
+            refused[name] = exc
+            print_aside(f"{name} may launch more, since its drain was refused: {exc}")
+            continue
         if is_told:
             print_line(f"{name}: launches nothing more.")
             sys.stdout.flush()
+    return refused
 
 
 def _undo(session: Session, names: Sequence[str], ports: ControlPorts, *, as_json: bool) -> None:
@@ -151,10 +172,12 @@ def _looks(
     now: bool,
     every: float,
     check: Callable[[], None] = lambda: None,
+    refused: Collection[str] = (),
 ) -> Iterator[Sequence[Remainder]]:
     """Yield what is left until nothing is; with ``now`` terminate instances in between.
 
     What gives no answer keeps nothing else from its end. ``check`` is called before each look.
+    Nobody waits for the workloads that have ``refused`` to drain: they may launch again.
 
     Raises:
         DrainUndone: the live policy has room for a worker again.
@@ -164,22 +187,24 @@ def _looks(
     while True:
         check()
         left = [read_remainder(name, ports) for name in names]
-        if undone := [remainder.workload for remainder in left if remainder.has_room]:
+        draining = [remainder for remainder in left if remainder.workload not in refused]
+        if undone := [remainder.workload for remainder in draining if remainder.has_room]:
             raise DrainUndone(_say_undone(undone, names))
         yield left
-        if all(remainder.is_empty for remainder in left):
-            return
         failed: list[SpindownError] = []
+        are_asked = True
         for remainder in left if now else ():
             try:
                 terminate_all(remainder, ports)
             except (Throttled, Unreachable):
                 # They are in the next look again.
-                continue
+                are_asked = False
             except SpindownError as exc:
                 failed.append(exc)
         if failed:
             raise failed[0]
+        if are_asked and all(remainder.is_empty for remainder in draining):
+            return
         pause.wait(every)
 
 

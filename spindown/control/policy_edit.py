@@ -21,6 +21,8 @@ from spindown.port import NO_EDIT, ControlPorts, Key, LiveEdit, SettingsStore, T
 
 #: Limits in dollars; None: no limit.
 _LIMITS = ("max_price_per_hour", "max_price_per_gpu_hour", "max_dollars_per_hour")
+#: What stays of an edit that does not fit what is deployed any more.
+_KEPT = frozenset({*_LIMITS, "max_workers", "warm_workers"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,8 @@ def edit_policy(
     """Change keys of the live policy, or give them back to the deployed one; validated first.
 
     If the stored edit is invalid and the change does not repair it, the change is applied to the
-    last valid edit, which is the one in force. Parameter Store writes without a condition: an edit
+    last valid edit, which is the one in force; if that fits no more what is deployed, to its limits
+    alone. Parameter Store writes without a condition: an edit
     that came between the read and the write is found by its version, and changed in turn.
 
     Args:
@@ -106,8 +109,8 @@ def edit_policy(
     ledger = Ledger(table, workload)
     cleared = frozenset(clear)
 
-    def change(stored: str) -> tuple[str, Policy]:
-        kept = {k: v for k, v in {**_parse(stored), **changes}.items() if k not in cleared}
+    def change(before: Mapping[str, Any]) -> tuple[str, Policy]:
+        kept = {k: v for k, v in {**before, **changes}.items() if k not in cleared}
         # First, since TOML has values that JSON lacks.
         policy = _merge_keys(deployed, kept)
         text = to_json(dict(sorted(kept.items())))
@@ -121,16 +124,16 @@ def edit_policy(
         stored = before.text if before else NO_EDIT
         refusal: ConfigError | None = None
         try:
-            text, policy = change(stored)
+            text, policy = change(_parse(stored))
         except ConfigError as exc:
             if not _is_valid(deployed, stored):
-                text, policy = change(ledger.read().policy.text or NO_EDIT)
+                text, policy = change(_still_good(deployed, ledger.read().policy))
             elif version:
                 # Our edit has replaced another that came between, and does not go with it.
                 refusal, text, policy = exc, stored, deployed.policy
             else:
                 raise
-        _check_regions(policy, deployed)
+        _check_regions(changes, policy, deployed)
         if text == stored == NO_EDIT and not version:
             break
         seen = max(before.version if before else 0, version)
@@ -148,11 +151,14 @@ def _newest(edits: Iterable[LiveEdit]) -> LiveEdit | None:
     return max(edits, key=lambda each: each.version, default=None)
 
 
-def _check_regions(policy: Policy, deployed: WorkloadSettings) -> None:
-    """Refuse a region that is none of the deployment's: nothing would be launched."""
+def _check_regions(changes: Mapping[str, Any], policy: Policy, deployed: WorkloadSettings) -> None:
+    """Refuse a region that is none of the deployment's: nothing would be launched.
+
+    What an earlier edit has named, and a deploy removed, holds up no change of another key.
+    """
     known = deployed.deployed_regions
     unknown = (policy.regions or frozenset()) - known
-    if unknown:
+    if "regions" in changes and unknown:
         remedy = f"name regions of the deployment: {', '.join(sorted(known))}"
         raise ConfigError("regions", min(unknown), remedy)
 
@@ -213,6 +219,21 @@ def _lower(deployed: WorkloadSettings, known: PolicyRow) -> Policy:
 def policy_text(policy: Policy) -> str:
     """Return the JSON of the codec's row of a policy, as the ledger keeps it."""
     return to_json(encode(policy))
+
+
+def _still_good(deployed: WorkloadSettings, known: PolicyRow) -> Mapping[str, Any]:
+    """Return the keys of the last good edit; if a deploy has moved the policy under it, its limits.
+
+    The other keys are in force no more, and hold up no drain.
+    """
+    text = known.text or NO_EDIT
+    if _is_valid(deployed, text):
+        return _parse(text)
+    try:
+        stored = _parse(text)
+    except ConfigError:
+        return {}
+    return {key: value for key, value in stored.items() if key in _KEPT}
 
 
 def _is_valid(deployed: WorkloadSettings, text: str) -> bool:

@@ -345,3 +345,38 @@ def test_a_region_that_is_none_of_the_deployment_s_is_refused() -> None:
         WORKLOAD, {"regions": ["eu-west-1"]}, settings=world.settings, table=world.table
     )
     assert found.policy.regions == frozenset({"eu-west-1"})
+
+
+@pytest.mark.parametrize("changes", [{"max_workers": 0}, {"idle_timeout": "2m"}])
+def test_a_region_that_a_deploy_removed_holds_up_no_edit(changes: dict[str, object]) -> None:
+    world = ControlWorld(away=(("g4dn.xlarge", 0.1),))
+    ports = {"settings": world.settings, "table": world.table}
+    edit_policy(WORKLOAD, {"regions": ["eu-west-1"]}, **ports)  # type: ignore[arg-type]
+    world.settings.deploy(ControlWorld().workload_settings())
+
+    edit_policy(WORKLOAD, changes, **ports)  # type: ignore[arg-type]
+
+    _, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == {"regions": ["eu-west-1"], **changes}
+
+
+def test_types_that_a_deploy_removed_hold_up_no_edit() -> None:
+    world = ControlWorld(policy=replace(AT_ONCE, types=(_SQL,)))
+    ports = {"settings": world.settings, "table": world.table}
+    edit = {"types": [SQL], "max_price_per_hour": 0.3, "max_workers": 4, "idle_timeout": "2m"}
+    edit_policy(WORKLOAD, edit, **ports)  # type: ignore[arg-type]
+    ledger = Ledger(world.table, WORKLOAD)
+    ledger.write(ledger.put(rows.POLICY, PolicyRow(text=json.dumps(edit), version=1)))
+    world.settings.deploy(ControlWorld().workload_settings())
+
+    edit_policy(WORKLOAD, {"warm_workers": 0, "max_workers": 0}, **ports)  # type: ignore[arg-type]
+
+    settings, stored = world.settings.workload(WORKLOAD)
+    assert stored is not None
+    assert json.loads(stored.text) == {
+        "max_price_per_hour": 0.3,
+        "max_workers": 0,
+        "warm_workers": 0,
+    }
+    assert effective_policy(settings, stored, PolicyRow()).policy.max_workers == 0

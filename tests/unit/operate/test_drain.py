@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spindown.cli.drain import DrainUndone, _looks, render_remainder
+from spindown.cli.drain import DrainUndone, _looks, begin_each, render_remainder
 from spindown.contract import tag
 from spindown.contract.decision import Outcome
 from spindown.control.policy_edit import edit_policy
@@ -284,3 +284,34 @@ def test_a_broken_live_edit_is_no_obstacle() -> None:
     world.tick()
 
     assert read_remainder(WORKLOAD, world.ports).is_empty
+
+
+def test_one_refused_workload_holds_up_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    world = ControlWorld()
+    nudged: list[str] = []
+
+    refused = begin_each(["other", WORKLOAD], world.ports, nudged.append, is_told=False)
+
+    assert list(refused) == ["other"]
+    assert nudged == [WORKLOAD]
+    assert "other" in capsys.readouterr().err
+
+
+def test_machines_end_at_once_though_a_drain_was_refused() -> None:
+    world = two_regions()
+    assert states(world, REGION) == {"running"}
+
+    looks = _looks([WORKLOAD], world.ports, now=True, every=0.0, refused=[WORKLOAD])
+
+    assert len(list(looks)) == 1
+    assert states(world, REGION) == states(world, AWAY) == {"terminated"}
+
+
+def test_a_refused_drain_is_tried_until_an_answer_comes() -> None:
+    world = two_regions()
+    world.interfere = failing(Throttled("slow down"), "terminate", times=1)
+
+    looks = _looks([WORKLOAD], world.ports, now=True, every=0.0, refused=[WORKLOAD])
+
+    assert len(list(looks)) == 2
+    assert states(world, REGION) == states(world, AWAY) == {"terminated"}
