@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from spindown.cli import option
+from spindown.cli.cancel import describe
 from spindown.cli.logs import Screen, show_jobs
 from spindown.cli.render.line import print_aside
 from spindown.cli.sender import check_type
@@ -30,13 +31,13 @@ from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
 from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
-from spindown.job.result import JobProgress, read_records
+from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
 from spindown.operate.batch import expect_shape, shapes_of
 from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import read_decisions
-from spindown.port import ControlPorts, Key
+from spindown.port import ControlPorts, Key, WorkPorts
 from spindown.reason_text import say_asked_pools, say_count, say_outcome, say_shape_outcome
 
 _MIB_PER_GIB = 1024
@@ -121,12 +122,14 @@ def run(  # noqa: PLR0913 - each is an option of the command line
             follow=True,
             meanwhile=launches.tell,
         )
+        end: JobProgress | None = ends[job_id]
     except KeyboardInterrupt:
-        _leave(session, owner, job_id)
-        raise typer.Exit(INTERRUPTED) from None
+        end = _leave(session, owner, job_id)
+    if end is None:
+        raise typer.Exit(INTERRUPTED)
     place = output or folder / OUTPUTS / draft.batch_id
     # A folder that a person names may have settings there already, which programs obey.
-    raise typer.Exit(_end(session, owner, ends[job_id], place, may_hide=output is None))
+    raise typer.Exit(_end(session, owner, end, place, may_hide=output is None))
 
 
 def _find_workload(session: Session, named: str | None) -> str:
@@ -294,8 +297,11 @@ def _is_news(request: LaunchRequestRecord, pool: str) -> bool:
     return not request.instances or pool in of_pools
 
 
-def _leave(session: Session, workload: str, job_id: str) -> None:
-    """Ask what becomes of a job whose run was interrupted; nobody there to ask: it goes on."""
+def _leave(session: Session, workload: str, job_id: str) -> JobProgress | None:
+    """Ask what becomes of a job whose run was interrupted; nobody there to ask: it goes on.
+
+    Return how it ended, if it had completed before it could be cancelled.
+    """
     answer = ""
     if sys.stdin.isatty():
         try:
@@ -303,10 +309,17 @@ def _leave(session: Session, workload: str, job_id: str) -> None:
         except (EOFError, KeyboardInterrupt):
             answer = ""
     if answer.strip().lower().startswith("c"):
-        for _ in cancel(workload, [job_id], session.work_ports(workload)):
-            print_aside(f"{job_id} is cancelled")
-        return
+        return cancel_run(workload, job_id, session.work_ports(workload))
     print_aside(f"{job_id} goes on: spindown logs {job_id} --follow{session.options}")
+    return None
+
+
+def cancel_run(workload: str, job_id: str, ports: WorkPorts) -> JobProgress | None:
+    """Cancel a run and tell what came of that; return how it ended, if it had completed before."""
+    for one in cancel(workload, [job_id], ports):
+        print_aside(describe(one))
+    end = read_progress(job_id, ports.objects)
+    return end if end.state is JobState.COMPLETED else None
 
 
 def _end(session: Session, workload: str, end: JobProgress, place: Path, *, may_hide: bool) -> int:

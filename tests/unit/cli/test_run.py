@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spindown.cli.run import (
+    cancel_run,
     draft_run,
     least_gpu_memory,
     needs_by_gpu,
@@ -26,6 +27,7 @@ from spindown.contract.decision import (
     RequestOutcome,
     ShapeRecord,
 )
+from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
 from spindown.contract.row import DecisionRow
 from spindown.control.policy_edit import edit_policy
 from spindown.domain.fleet import RequeuedJob, WorkerState
@@ -39,6 +41,7 @@ from spindown.ledger import LedgerView
 from spindown.reason_text import say_coming, say_next_try
 from tests.builders import NOW, a_cpu_type, a_launch, a_lease, a_type, a_worker
 from tests.control import WORKLOAD, ControlWorld
+from tests.work import WorkWorld
 
 _SOLD = Catalogue(
     taken_at=NOW,
@@ -307,3 +310,21 @@ def test_who_waits_for_a_run_is_told_for_what() -> None:
     assert said(launches={"l": a_launch()}, decision=held) == say_coming(0, 1)
     assert said(workers={"i-1": a_worker("i-1")}, decision=held) != said(decision=held)
     assert said(requeued_jobs={"j": job}) == f"j: {say_next_try(at, NOW)}"
+
+
+def test_a_run_that_was_over_is_not_said_to_be_cancelled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = WorkWorld()
+    done = Manifest(job_id="done", epoch=1, owner="", state=JobState.COMPLETED)
+    world.objects.put(manifest_key("done"), encode_manifest(done))
+
+    assert cancel_run(WORKLOAD, "waits", world.ports) is None
+    cancelled = capsys.readouterr().err
+    end = cancel_run(WORKLOAD, "done", world.ports)
+
+    assert end is not None
+    assert end.state is JobState.COMPLETED
+    assert capsys.readouterr().err != cancelled.replace("waits", "done")
+    # A second cancel finds none that had completed.
+    assert cancel_run(WORKLOAD, "waits", world.ports) is None
