@@ -243,7 +243,7 @@ class JobFailed(WorkFailed):
 
     Attributes:
         state: "failed" or "cancelled".
-        cause: why it was given up.
+        cause: why it was given up, or cancelled though nobody asked for it.
     """
 
     state: str = ""
@@ -252,4 +252,8 @@ class JobFailed(WorkFailed):
     @property
     def reason(self) -> str:
         """Return what became of the job."""
-        return "its job was cancelled" if self.state == "cancelled" else f"given up: {self.cause}"
+        if self.state != "cancelled":
+            return f"given up: {self.cause}"
+        # Of one that somebody has cancelled no more is known than that.
+        why = "" if self.cause in {"", self.state} else f": {self.cause}"
+        return f"its job was cancelled{why}"

@@ -30,6 +30,7 @@ from spindown.error import BadInput, ContractError, NotFound, SpindownError, pri
 from spindown.installed import require
 from spindown.job.lease_row import is_held
 from spindown.job.result import JobProgress, count_items, read_progress, read_records
+from spindown.operate.batch import cancelled_why
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore
@@ -74,7 +75,12 @@ def results(  # noqa: PLR0913 - each is an option of the command line
     if wait:
         with going_on(name, session.options):
             items = count_items(name, store)
-            tell = told_why(session.check_there, session.ledger(owner).read, session.aws.clock.now)
+            tell = told_why(
+                session.check_there,
+                session.ledger(owner).read,
+                session.aws.clock.now,
+                partial(session.expect_shape, owner, jobs),
+            )
             wait_for(jobs, store, items=items, options=session.options, meanwhile=tell)
     found = _Committed(session, owner, jobs, failed_only=failed)
     if summary:
@@ -132,6 +138,8 @@ class _Committed:
         self._items_failed = 0
         self._given_up = 0
         self._cancelled = 0
+        #: Why, if nobody asked for it.
+        self._cancelled_why = ""
         #: Parts of jobs that cannot be read, or fetched.
         self._damaged = 0
 
@@ -151,16 +159,17 @@ class _Committed:
         unread = "1 file or record"
         if self._damaged != 1:
             unread = f"{self._damaged:,} files or records"
+        why = f" ({self._cancelled_why})" if self._cancelled_why else ""
         counts = {
             say_count(self._items_failed, "failed item"): self._items_failed,
             f"{say_count(self._given_up, 'job')} given up": self._given_up,
-            f"{say_count(self._cancelled, 'job')} cancelled": self._cancelled,
+            f"{say_count(self._cancelled, 'job')} cancelled{why}": self._cancelled,
             f"{unread} could not be read (see above)": self._damaged,
         }
         said = ", ".join(words for words, count in counts.items() if count)
         is_to_list = bool(self._items_failed) and not is_listed
         more = ""
-        if is_to_list or self._given_up:
+        if is_to_list or self._given_up or why:
             more = f"; {say_see_why(name, options, has_failed_items=is_to_list)}"
         return f"{said}, hence exit status 1{more}"
 
@@ -199,6 +208,7 @@ class _Committed:
         self.are_over = self.are_over and progress.is_over
         self._given_up += progress.state is JobState.FAILED
         self._cancelled += progress.state is JobState.CANCELLED
+        self._cancelled_why = self._cancelled_why or cancelled_why([progress])
         self._items_failed += progress.items_failed
         return progress
 

@@ -165,3 +165,21 @@ def test_failed_items_are_a_line_each_and_fail_the_command(
 def test_parquet_has_no_place_on_a_screen(account: Account) -> None:
     with pytest.raises(BadInput, match="--download"):
         results.results("b", output=RecordFormat.PARQUET, config=account.config)
+
+
+def test_why_a_batch_was_cancelled_is_told(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = Batch(batch_id="b", workload="ocr", jobs=("b-00000",), items=1, after="a")
+    account.store(batch_key("b"), json.dumps(encode(batch)).encode())
+    job = Manifest(
+        job_id="b-00000", epoch=0, owner="", state=JobState.CANCELLED, reason="a has failed"
+    )
+    account.store(manifest_key(job.job_id), encode_manifest(job))
+
+    with pytest.raises(typer.Exit):
+        results.results("b", config=account.config)
+
+    said = capsys.readouterr().err
+    assert "a has failed" in said
+    assert "spindown status b" in said
