@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cache, partial
 from itertools import chain, islice
 from threading import Event
 from typing import Annotated, Any
@@ -127,17 +128,20 @@ def show_jobs(
             return found
         ends = JobEnds(jobs, store)
 
+        expect_shape = cache(partial(session.expect_shape, workload, jobs))
+
         def say_now() -> str:
             running = {name for job in jobs if job not in ends.ended for name in followed_ids(job)}
             if not running:
                 return ""
-            return say_awaited(session.ledger(workload).read(), running, session.aws.clock.now())
+            view = session.ledger(workload).read()
+            return say_awaited(view, running, session.aws.clock.now(), expect_shape())
 
         def look_around() -> None:
             session.check_there()
             meanwhile()
 
-        follower = LogFollower(live, ends.look, session.aws.clock)
+        follower = LogFollower(live, ends.look_on, session.aws.clock)
         _show_until_over(follower, screen, note, say_now, look_around)
     screen.show_ends(ends.ended)
     return ends.ended

@@ -19,9 +19,7 @@ from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import JobMessage
 from spindown.contract.log import is_one_of
-from spindown.contract.row import PolicyRow
 from spindown.control.market import types_on_sale
-from spindown.control.policy_edit import effective_policy
 from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
@@ -170,9 +168,8 @@ def _refusals(session: Session, workload: str) -> Callable[[JobMessage], Reason]
 
     @cache
     def terms() -> tuple[Policy, Collection[InstanceType]]:
-        effective = effective_policy(settings, session.edit(workload), PolicyRow())
         ports = session.control_ports()
-        return effective.policy, types_on_sale(settings, ports, ports.clock.now())
+        return session.policy(workload), types_on_sale(settings, ports, ports.clock.now())
 
     def why(job: JobMessage) -> Reason:
         policy, sold = terms()

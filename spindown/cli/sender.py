@@ -27,6 +27,7 @@ from spindown.contract.job.message import (
 )
 from spindown.contract.location import check_declared, work_root
 from spindown.contract.name import queue_name, scaler_name
+from spindown.contract.settings import WorkloadSettings
 from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
@@ -134,6 +135,14 @@ class Sender:
         """Read the ledger (raises SpindownError: who only submits may not)."""
         return self._session.ledger(self.workload).read()
 
+    def expect_shape(self, jobs: Sequence[str]) -> str:
+        """Return the shape to which jobs of one batch come (as ``Session`` and ``read_view``)."""
+        return self._session.expect_shape(self.workload, jobs)
+
+    def read_policy(self) -> tuple[WorkloadSettings, Policy]:
+        """Return the workload as deployed, and its policy with the live edit (as ``read_view``)."""
+        return self._session.workload(self.workload), self._session.policy(self.workload)
+
     def nudge(self) -> None:
         """Wake the scaler now. If that fails, it wakes within a minute by itself."""
         wake(self.aws, scaler_name(self.deployment), self.workload)
@@ -168,13 +177,7 @@ def check_type(
         names = ", ".join(known)
         remedy = f"name one of {names}" if names else "leave it out: the workload declares no types"
         raise BadInput("type", draft.type, remedy)
-    try:
-        check_requirements(draft.requirements)
-    except ContractError as exc:
-        # Here, since what cannot be written as JSON reaches no message.
-        name = exc.field.removeprefix("message.")
-        named = options.get(name.removeprefix("requirements."), name)
-        raise BadInput(named, exc.value, exc.remedy) from exc
+    check_needs(draft, options)
     message = JobMessage(items=(), type=draft.type, requirements=draft.requirements)
     job = parse_job(encode_job(message))
     rejected = why_forbidden(job, policy, workload, root_volume_gib, sold=sold)
@@ -188,6 +191,17 @@ def check_type(
             raise BadInput(options[need], shown.get(need, asked[need]), remedy)
         field = "requirements" if draft.type is None else "--type"
         raise BadInput(field, draft.type or asked, remedy)
+
+
+def check_needs(draft: Draft, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Refuse requirements that no message has, whatever the policy (BadInput; as above)."""
+    try:
+        check_requirements(draft.requirements)
+    except ContractError as exc:
+        # Here, since what cannot be written as JSON reaches no message.
+        name = exc.field.removeprefix("message.")
+        named = options.get(name.removeprefix("requirements."), name)
+        raise BadInput(named, exc.value, exc.remedy) from exc
 
 
 def _say_rejected(rejected: Reason, workload: str, *, is_option: bool, is_local: bool) -> str:

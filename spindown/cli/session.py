@@ -22,6 +22,7 @@ from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import PolicyRow
 from spindown.contract.settings import DeploymentSettings, WorkloadSettings
 from spindown.control.policy_edit import effective_policy
+from spindown.domain.policy import Policy
 from spindown.domain.shape import declared_shapes
 from spindown.error import BadInput, NoCredentials, NotFound, SpindownError
 from spindown.job.epoch import read_requeued
@@ -30,7 +31,7 @@ from spindown.job.result import JobProgress, find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
 from spindown.job.source_search import is_address
 from spindown.ledger import Ledger
-from spindown.operate.batch import Outlook, read_outlook
+from spindown.operate.batch import Outlook, expect_shape_of, read_outlook
 from spindown.operate.status import Status, read_status, with_next_try
 from spindown.port import (
     ControlPorts,
@@ -126,6 +127,11 @@ class Session:
         """Return the live edit of a workload's policy as stored now, valid or not."""
         return self.settings.workload(workload)[1]
 
+    def policy(self, workload: str) -> Policy:
+        """Return the policy of a workload, with its live edit as stored now, if that is valid."""
+        settings = self.workload(workload)
+        return effective_policy(settings, self.edit(workload), PolicyRow()).policy
+
     def log_source(self, workload: str) -> LogSource:
         """Return the log of a workload's workers."""
         return self.aws.log_source(self.workload(workload).log_group)
@@ -172,6 +178,12 @@ class Session:
             dict(zip(queues, backlogs(queues.values()), strict=True)),
             self.control_ports(),
         )
+
+    def expect_shape(self, workload: str, jobs: Sequence[str]) -> str:
+        """Return the shape to which jobs of one batch come; "": its workload declares no types."""
+        if not self.policy(workload).types:
+            return ""
+        return expect_shape_of(jobs, self.work_store(workload), self.outlook(workload))
 
     def control_ports(self) -> ControlPorts:
         """Return the ports of the control plane."""
@@ -367,12 +379,18 @@ def reach_local_system(deployment: str, config: Path) -> Session:
     Raises:
         BadInput: none runs here or beside the file, or it runs another deployment.
     """
+    from spindown.local import daemon  # noqa: PLC0415 - slow
+
     state, status = _find_local_system(config)
     if status.deployment != deployment:
         remedy = f"the local system here runs {status.deployment}: name that"
         raise BadInput("deployment", deployment, remedy)
     aws = local_aws(state, status)
-    return Session(aws=aws, deployment=aws.settings(deployment).deployment())
+    return Session(
+        aws=aws,
+        deployment=aws.settings(deployment).deployment(),
+        check_there=partial(daemon.check_there, state.resolve(), status.pid),
+    )
 
 
 def local_aws(state: Path, status: "SystemStatus") -> "Aws":

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from random import SystemRandom
 from typing import Annotated, Any, NamedTuple
@@ -15,8 +16,9 @@ import typer
 
 from spindown.cli import option
 from spindown.cli.render.line import print_aside
-from spindown.cli.sender import Sender, check_type, open_sender
+from spindown.cli.sender import Sender, check_needs, check_type, open_sender
 from spindown.cli.wait import going_on, is_well, say_trouble, sending, told_why, wait_for
+from spindown.config import WorkloadConfig
 from spindown.contract.codec import encode, from_json
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import (
@@ -25,7 +27,7 @@ from spindown.contract.job.message import (
 from spindown.contract.location import is_whole
 from spindown.contract.pack import is_hidden
 from spindown.domain.batch import OnFailure
-from spindown.error import BadInput
+from spindown.error import BadInput, SpindownError
 from spindown.job.submit import (
     ITEMS_PER_JOB,
     Draft,
@@ -136,9 +138,7 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
             if sender.config.run.folders:
                 remedy = "send it a folder with a command: `spindown run -- COMMAND`"
                 raise BadInput("workload", workload, remedy)
-            # A live edit of the policy may say otherwise.
-            found, disk = sender.config, sender.config.image.root_volume_gib
-            check_type(draft, found.to_policy(), found.to_requirements(), disk)
+            _check_type(draft, sender, sender.config)
         if batch is not None:
             check_name(batch)
             check_unused(batch, sender.store)
@@ -153,6 +153,24 @@ def submit(  # noqa: PLR0913 - each is an option of the command line
         _wait(sent, sender)
 
 
+def _check_type(draft: Draft, sender: Sender, config: WorkloadConfig) -> None:
+    """Refuse a job that would become a dead letter.
+
+    A live edit may take what the file refuses: who may not read that is told, and it is sent.
+    """
+    check_needs(draft)
+    disk = config.image.root_volume_gib
+    try:
+        check_type(draft, config.to_policy(), config.to_requirements(), disk)
+    except BadInput as exc:
+        try:
+            settings, policy = sender.read_policy()
+        except SpindownError:
+            print_aside(f"{exc}; it is sent, since a live edit of the policy may take it")
+            return
+        check_type(draft, policy, settings.requirements, settings.run.root_volume_gib)
+
+
 def _wait(sent: Batch, sender: Sender) -> None:
     """Wait until a batch is over; say why it is not well, and exit 1."""
     with going_on(sent.batch_id, sender.options):
@@ -161,7 +179,12 @@ def _wait(sent: Batch, sender: Sender) -> None:
             sender.store,
             items=sent.items,
             options=sender.options,
-            meanwhile=told_why(sender.check_there, sender.read_view, sender.aws.clock.now),
+            meanwhile=told_why(
+                sender.check_there,
+                sender.read_view,
+                sender.aws.clock.now,
+                partial(sender.expect_shape, sent.jobs),
+            ),
         )
     if not is_well(ends):
         for line in say_trouble(sent.batch_id, ends, sender.store, sender.options):

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import islice
 from threading import Event
 from typing import Any
@@ -15,7 +16,7 @@ from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import print_aside
 from spindown.contract.codec import encode
-from spindown.contract.job.batch import Batch
+from spindown.contract.job.batch import Batch, batch_of_job
 from spindown.contract.job.manifest import JobState
 from spindown.contract.log import followed_ids, is_one_of
 from spindown.domain.batch import BatchEnd
@@ -25,7 +26,7 @@ from spindown.error import BadInput, SpindownError
 from spindown.job.result import JobProgress
 from spindown.job.submit import SendStage
 from spindown.ledger import LedgerView
-from spindown.operate.batch import cancelled_why, first_failed
+from spindown.operate.batch import cancelled_why, coming_for, first_failed, shapes_of
 from spindown.operate.log import JobEnds
 from spindown.operate.status import next_tries
 from spindown.port import ObjectStore
@@ -79,7 +80,8 @@ def wait_for(
             standing = _Standing(ends, len(jobs), items)
             show(standing.words, standing.items_over, standing.items)
             meanwhile([job for job in jobs if job not in ends.ended])
-            pause()
+            if not ends.is_ending:
+                pause()
     print_aside(say_ends(ends.ended))
     return ends.ended
 
@@ -88,6 +90,7 @@ def told_why(
     check_there: Callable[[], object],
     read_view: Callable[[], LedgerView],
     now: Callable[[], datetime],
+    expect_shape: Callable[[], str] = lambda: "",
 ) -> Callable[[Collection[str]], None]:
     """Return what tells why none of some jobs is at work, once for each change.
 
@@ -95,7 +98,9 @@ def told_why(
         check_there: raises SpindownError once no answer will come any more.
         read_view: reads the ledger of their workload.
         now: the time.
+        expect_shape: finds the shape to which they come; "": their workload declares no types.
     """
+    shape = cache(expect_shape)
     due_at, told = now() + _QUIET_FOR, tuple[str, ...]()
 
     def tell(jobs: Collection[str]) -> None:
@@ -110,7 +115,7 @@ def told_why(
             names = {name for job in jobs for name in followed_ids(job)}
             if _find_lease(view, names):
                 return
-            kind, why = _find_awaited(view, names, at)
+            kind, why = _find_awaited(view, names, at, shape())
             if kind != told:
                 told = kind
                 print_aside(why)
@@ -118,26 +123,27 @@ def told_why(
     return tell
 
 
-def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime) -> str:
-    """Return in a clause what is waited for until jobs print something."""
-    return _find_awaited(view, jobs, now)[1]
+def say_awaited(view: LedgerView, jobs: Collection[str], now: datetime, shape: str = "") -> str:
+    """Return in a clause what is waited for until jobs, which come to a shape, print something."""
+    return _find_awaited(view, jobs, now, shape)[1]
 
 
 def _find_awaited(
-    view: LedgerView, jobs: Collection[str], now: datetime
+    view: LedgerView, jobs: Collection[str], now: datetime, shape: str
 ) -> tuple[tuple[str, ...], str]:
     """Return what is waited for: what tells it from other things, and a clause for a person."""
+    shapes = shapes_of(jobs, view, shape)
     if lease := _find_lease(view, jobs):
         words = f"{lease.job_id} is at work on {lease.instance_id}, and prints nothing yet"
         return ("at work", lease.job_id, lease.instance_id), words
-    if coming := _find_coming(view):
+    if coming := _find_held_back(view, jobs) or _find_coming(view, shapes):
         return coming
     if tried := next((job for job in view.requeued_jobs if is_one_of(job, jobs)), ""):
         at = next_tries(view, now).get(tried)
         return ("next try", tried), f"{tried}: {say_next_try(at, now)}"
     # A shape's machine takes jobs of that alone.
     idle = [one for one in view.workers.values() if one.state is WorkerState.IDLE]
-    if any(one.takes_jobs and not one.shape for one in idle):
+    if any(one.takes_jobs and one.shape in shapes for one in idle):
         return ("idle",), "a machine is there, and takes the next job"
     # What was decided last may be older than the jobs.
     if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
@@ -147,12 +153,20 @@ def _find_awaited(
     return ("decision", outcome, *codes), f"waiting: {say_outcome(outcome, summary)}"
 
 
-def _find_coming(view: LedgerView) -> tuple[tuple[str, ...], str] | None:
+def _find_held_back(view: LedgerView, jobs: Collection[str]) -> tuple[tuple[str, ...], str] | None:
+    """Return the batch that must be over before jobs are sent, likewise; None: there is none."""
+    batches = {batch_of_job(job_id) for job_id in jobs}
+    rows = (row for name, row in view.batches.items() if name in batches)
+    after = next((row.after for row in rows if row.after), "")
+    return (("after", after), f"waiting until {after} is over") if after else None
+
+
+def _find_coming(view: LedgerView, shapes: Collection[str]) -> tuple[tuple[str, ...], str] | None:
     """Return the machine or the launch that is waited for, likewise; None: there is none."""
-    if booting := [one for one in view.workers.values() if one.state is WorkerState.BOOTING]:
+    booting, asked = coming_for(shapes, view)
+    if booting:
         last = max(booting, key=lambda worker: worker.launched_at)
         return ("boots", last.instance_id), f"{last.instance_id} boots ({last.pool})"
-    asked = sum(launch.is_open for launch in view.launches.values())
     return (("asked",), say_coming(0, asked)) if asked else None
 
 

@@ -63,7 +63,7 @@ from spindown.error import (
     SpindownError,
     WorkFailed,
 )
-from spindown.job.cancel import cancel
+from spindown.job.cancel import REASON, cancel
 from spindown.job.lost_message import redrive_lost
 from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
@@ -292,8 +292,12 @@ class Workload(Mapper[T, R]):
                 exc.remedy = place_commands(exc.remedy, self._sender.options)
                 raise
         if draft.type is not None or draft.requirements is not None:
-            disk = settings.run.root_volume_gib
-            check_type(draft, settings.policy, settings.requirements, disk)
+            check_type(
+                draft,
+                self._session.policy(self.name),
+                settings.requirements,
+                settings.run.root_volume_gib,
+            )
         return draft
 
     def _resume(self, draft: Draft) -> "Submission[R]":
@@ -483,7 +487,8 @@ def _cancel_each(submissions: "Sequence[Submission[Any]]") -> None:
     errors = list[Exception]()
     for one in submissions:
         try:
-            one.cancel()
+            if one.is_there:
+                one.cancel()
         except Exception as exc:  # noqa: BLE001 - the others must be cancelled, then it is raised
             exc.add_note(say_going_on(one.id, one.options))
             errors.append(exc)
@@ -518,6 +523,15 @@ class Submission(Generic[R]):
         return self._sender.options
 
     @property
+    def is_there(self) -> bool:
+        """Tell whether an answer may come: not of a local system that has ended, with its jobs."""
+        try:
+            self._session.check_there()
+        except SpindownError:
+            return False
+        return True
+
+    @property
     def jobs(self) -> Sequence[str]:
         """Return the ids of its jobs."""
         return self._batch.jobs
@@ -549,12 +563,14 @@ class Submission(Generic[R]):
 
         Raises:
             TimeoutError: they are not over after so many seconds; the batch goes on.
+            SpindownError: the local system has ended, and its jobs with it.
         """
         check_timeout(timeout)
         ends = JobEnds(self.jobs, self._sender.store, at_once=_STATES_A_LOOK)
         begun, pause = time.monotonic(), LOOK_SECONDS
         with told_at_interrupt(self.describe):
-            while not ends.look():
+            while not ends.look_on():
+                self._session.check_there()
                 if timeout is not None and time.monotonic() - begun >= timeout:
                     raise TimeoutError(f"not over after {timeout:g} s: {self.describe()}")
                 Event().wait(pause)
@@ -601,6 +617,7 @@ class Submission(Generic[R]):
         """
         for found in stream_results(self._batch, self._sender.store, in_order=in_order):
             if found is None:
+                self._session.check_there()
                 yield None
             else:
                 yield from self._tell(found, first)
@@ -617,14 +634,18 @@ class Submission(Generic[R]):
         if isinstance(found, CommittedItem):
             yield _read_record(found.record, place, known, logs, self._sender.store)
             return
-        is_cancelled = found.state is JobState.CANCELLED
+        command = logs
+        if found.state is JobState.CANCELLED:
+            # None tells more of one that somebody has cancelled.
+            is_asked = found.reason == REASON
+            command = "" if is_asked else f"spindown status {self.id}{self._session.options}"
         for number in range(found.count):
             index = None if place is None else place + number
             error = JobFailed(
                 index=index,
                 item=None,
                 **known,
-                command="" if is_cancelled else logs,
+                command=command,
                 state=found.state.value,
                 cause=found.reason,
             )

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from spindown.contract.codec import count_values, decode, from_json
-from spindown.contract.job.batch import Batch, batch_key, name_job, submitted_key
+from spindown.contract.job.batch import Batch, batch_key, batch_of_job, name_job, submitted_key
 from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, is_id, own_children
 from spindown.contract.job.result import ItemStatus
@@ -119,7 +119,7 @@ def find_jobs(name: str, store: ObjectStore) -> tuple[str, ...]:
     try:
         read_manifest(name, store)
     except NotFound:
-        batch, _, _ = name.rpartition("-")
+        batch = batch_of_job(name)
         with suppress(NotFound):
             if batch and name in read_batch(batch, store).jobs:
                 return (name,)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from spindown.contract.decision import ShapeRecord
-from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of
+from spindown.contract.job.batch import BATCHES, Batch, batch_key, batch_of, batch_of_job
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import JobMessage, encode_job, is_id, needs_of, parse_job
 from spindown.contract.log import is_one_of
@@ -189,6 +189,31 @@ def shapes_of(jobs: Collection[str], view: LedgerView, expected: str) -> frozens
     return frozenset(shown or {expected})
 
 
+def coming_for(shapes: Collection[str], view: LedgerView) -> tuple[Sequence[Worker], int]:
+    """Return the machines that boot for jobs of these shapes, and how many launches are asked."""
+    booting = [
+        one
+        for one in view.workers.values()
+        if one.takes_jobs and one.state is WorkerState.BOOTING and one.shape in shapes
+    ]
+    return booting, sum(one.is_open and one.shape in shapes for one in view.launches.values())
+
+
+def expect_shape_of(jobs: Sequence[str], store: ObjectStore, outlook: Outlook) -> str:
+    """Return the shape to which jobs of one batch come, as ``expect_shape``; of others "".
+
+    Args:
+        jobs: their ids.
+        store: their workload's.
+        outlook: of their workload.
+    """
+    batch_id = _batch_of(jobs[0], store) if jobs else ""
+    if not batch_id:
+        return ""
+    batch = read_batch(batch_id, store)
+    return expect_shape(batch.type, batch.requirements, outlook)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Submitted:
     """When a batch was submitted; the newest is the greatest."""
@@ -331,7 +356,7 @@ def _is_dropped(job: JobProgress) -> bool:
 
 def _batch_of(job_id: str, store: ObjectStore) -> str:
     """Return the batch of a job, by its name; "": it is of none."""
-    batch_id, _, _ = job_id.rpartition("-")
+    batch_id = batch_of_job(job_id)
     with suppress(ContractError, NotFound):
         if batch_id and job_id in read_batch(batch_id, store).jobs:
             return batch_id
@@ -433,14 +458,8 @@ def state_of(jobs: Sequence[JobProgress]) -> BatchState:
 
 def _say_why_waiting(shapes: Collection[str], outlook: Outlook) -> str:
     """Return what machines come for what waits, and what was decided last."""
-    view = outlook.view
-    coming = say_coming(
-        sum(
-            one.takes_jobs and one.state is WorkerState.BOOTING and one.shape in shapes
-            for one in view.workers.values()
-        ),
-        sum(one.is_open and one.shape in shapes for one in view.launches.values()),
-    )
+    booting, asked = coming_for(shapes, outlook.view)
+    coming = say_coming(len(booting), asked)
     return "; ".join(filter(None, (coming, _say_decision(shapes, outlook))))
 
 

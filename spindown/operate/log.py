@@ -261,10 +261,12 @@ class JobEnds:
         self.ended: dict[str, JobProgress] = {}
         #: The jobs that were looked at, as they were then.
         self.latest: dict[str, JobProgress] = {}
+        #: Whether most jobs of the last look had ended: the next one need not wait.
+        self.is_ending = False
 
     def look(self) -> bool:
         """Look at some of those that are not over, while AWS answers; tell whether all are."""
-        names = list(islice(self._open, self._at_once))
+        names, before = list(islice(self._open, self._at_once)), len(self.ended)
         read = partial(read_progress, store=self._store)
         with suppress(Throttled, Unreachable), ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             for progress in pool.map(read, names):
@@ -274,4 +276,12 @@ class JobEnds:
                     self.ended[job_id] = progress
                 else:
                     self._open.append(job_id)
+        self.is_ending = 2 * (len(self.ended) - before) >= len(names)
         return not self._open
+
+    def look_on(self) -> bool:
+        """Look again as long as most jobs of a look had ended; tell whether all are over."""
+        while not self.look():
+            if not self.is_ending:
+                return False
+        return True

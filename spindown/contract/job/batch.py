@@ -45,6 +45,11 @@ def name_job(batch_id: str, number: int) -> str:
     return f"{batch_id}-{number:05d}"
 
 
+def batch_of_job(job_id: str) -> str:
+    """Return the batch whose submit may have named a job so; "": none."""
+    return job_id.rpartition("-")[0]
+
+
 def submitted_prefix(batch_id: str) -> str:
     """Return below what a batch's messages lie."""
     return f"{SUBMITTED}{batch_id}/"

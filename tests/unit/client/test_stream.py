@@ -349,7 +349,7 @@ def test_a_batch_is_cancelled_through_a_second_ctrl_c(
             raise KeyboardInterrupt
         cancelled.append("b-1")
 
-    batch: Any = SimpleNamespace(id="b-1", options=" --local", cancel=cancel)
+    batch: Any = SimpleNamespace(id="b-1", options=" --local", is_there=True, cancel=cancel)
     _cancel_surely([batch])
 
     assert cancelled == ([] if times == 2 else ["b-1"])
@@ -364,8 +364,10 @@ def test_a_batch_that_cannot_be_cancelled_keeps_no_other() -> None:
     def refuse() -> None:
         raise Unreachable("S3")
 
-    first: Any = SimpleNamespace(id="b-1", options=" --local", cancel=refuse)
-    second: Any = SimpleNamespace(id="b-2", options="", cancel=lambda: cancelled.append("b-2"))
+    first: Any = SimpleNamespace(id="b-1", options=" --local", is_there=True, cancel=refuse)
+    second: Any = SimpleNamespace(
+        id="b-2", options="", is_there=True, cancel=lambda: cancelled.append("b-2")
+    )
     with pytest.raises(Unreachable) as raised:
         _cancel_surely([first, second])
 

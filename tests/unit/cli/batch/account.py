@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from spindown.contract.settings import (
     DeploymentSettings,
     WorkloadSettings,
     deployment_parameter,
+    live_parameter,
     workload_parameter,
 )
 from spindown.domain.fleet import RequeuedJob
+from spindown.domain.policy import JobType, Policy
 from spindown.port import Key, Write
 
 REGION = "eu-west-1"
@@ -65,7 +68,7 @@ class Account:
             )["QueueUrl"]
             for end in ("", "--dlq")
         )
-        settings = WorkloadSettings(
+        self.settings = settings = WorkloadSettings(
             name=workload,
             queue_url=queue,
             dlq_url=dead_letters,
@@ -76,7 +79,20 @@ class Account:
         return queue, dead_letters
 
     def _put(self, name: str, settings: object) -> None:
-        self._ssm.put_parameter(Name=name, Value=json.dumps(encode(settings)), Type="String")
+        self._put_text(name, json.dumps(encode(settings)))
+
+    def _put_text(self, name: str, text: str) -> None:
+        self._ssm.put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
+
+    def declare(self, deployed: str, live: str) -> None:
+        """Deploy a workload with a type of jobs, which a live edit replaces by another."""
+        policy = Policy(types=(JobType(name=deployed),))
+        self._put(workload_parameter("lab", "ocr"), replace(self.settings, policy=policy))
+        self._put_text(live_parameter("lab", "ocr"), json.dumps({"types": [{"name": live}]}))
+
+    def hide_settings(self) -> None:
+        """Let nobody read the settings."""
+        self._ssm.delete_parameter(Name=deployment_parameter("lab"))
 
     def tag_queue(self, key: str, value: str) -> None:
         """Tag the queue, as a deploy does."""

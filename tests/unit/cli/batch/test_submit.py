@@ -377,3 +377,29 @@ def test_each_stage_of_a_submit_names_what_to_do(capsys: pytest.CaptureFixture[s
     command = "spindown redrive ocr --items b"
     goes_on = [command in say_sent(batch, stage, "", command) for stage in SendStage]
     assert goes_on == [True, False, False]
+
+
+def test_a_type_of_a_live_edit_is_sent(account: Account, tmp_path: Path) -> None:
+    make_files(tmp_path, "a.txt")
+    account.declare("old", live="fresh")
+
+    submit("ocr", [str(tmp_path / "a.txt")], type_name="fresh", config=account.config)
+
+    assert account.take()["type"] == "fresh"
+    with pytest.raises(BadInput, match="type is 'old'"):
+        submit("ocr", [str(tmp_path / "a.txt")], type_name="old", config=account.config)
+
+
+def test_who_reads_no_settings_is_told_what_the_file_refuses(
+    account: Account, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_files(tmp_path, "a.txt")
+    account.hide_settings()
+
+    submit("ocr", [str(tmp_path / "a.txt")], type_name="fresh", config=account.config)
+
+    assert "type is 'fresh'" in capsys.readouterr().err
+    assert account.take()["type"] == "fresh"
+    wrong = '{"memory_gib": -1}'
+    with pytest.raises(BadInput, match="memory_gib"):
+        submit("ocr", [str(tmp_path / "a.txt")], requirements=wrong, config=account.config)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from spindown.cli.render.bar import open_lines
-from spindown.cli.wait import is_well, say_trouble, told_why, wait_for
+from spindown.cli.wait import is_well, say_awaited, say_trouble, told_why, wait_for
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
+from spindown.contract.row import BatchRow
 from spindown.domain.dead_letter import Failure
-from spindown.domain.fleet import WorkerState
+from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.ec2sim import MemoryClock
 from spindown.error import SpindownError, Unreachable
 from spindown.job.cancel import REASON
@@ -179,3 +180,57 @@ def test_a_file_is_told_now_and_then_also_of_nothing_new(
         "spindown:  70 s  none",
         "spindown: 101 s  none",
     ]
+
+
+def test_jobs_that_are_over_are_read_without_a_pause() -> None:
+    store, pauses = Store(MemoryClock()), list[str]()
+    jobs = [f"j{number}" for number in range(250)]
+    for job_id in jobs:
+        leave(store, job_id, JobState.COMPLETED)
+
+    assert len(wait_for(jobs, store, pause=lambda: pauses.append(""))) == 250
+    assert not pauses
+
+
+def test_who_waits_for_a_batch_hears_which_must_be_over() -> None:
+    batches = {"night": BatchRow(since=NOW, after="day"), "other": BatchRow(since=NOW, after="x")}
+    boots = {"i-1": a_worker("i-1", state=WorkerState.BOOTING)}
+
+    def said(job_id: str) -> str:
+        return say_awaited(LedgerView(batches=batches, workers=boots), {job_id}, NOW)
+
+    assert "day" in said("night-00000")
+    assert said("alone-00000").startswith("i-1 boots")
+    batches["night"] = BatchRow(since=NOW)
+    assert said("night-00000").startswith("i-1 boots")
+
+
+def test_only_a_machine_of_its_shape_is_one_that_comes() -> None:
+    boots = a_worker("i-1", state=WorkerState.BOOTING, shape="c2m4")
+    there = a_worker("i-2", state=WorkerState.IDLE, shape="c8m16")
+    view = LedgerView(workers={"i-1": boots, "i-2": there})
+    nothing = say_awaited(LedgerView(), {"j"}, NOW)
+
+    assert say_awaited(view, {"j"}, NOW, "c2m4").startswith("i-1 boots")
+    assert say_awaited(view, {"j"}, NOW, "c4m8") == nothing
+    assert say_awaited(view, {"j"}, NOW, "c8m16") not in {nothing, ""}
+    known = RequeuedJob(job_id="j", sent_at=NOW, at=NOW, items=1, items_done=0, shape="c2m4")
+    again = LedgerView(workers=view.workers, requeued_jobs={"j": known})
+    assert say_awaited(again, {"j"}, NOW, "c4m8").startswith("i-1 boots")
+
+
+def test_who_waits_looks_up_the_shape_once() -> None:
+    looks = list[str]()
+
+    def expect() -> str:
+        looks.append("")
+        return "c2m4"
+
+    seconds = iter(range(0, 600, 30))
+    tell = told_why(
+        lambda: None, LedgerView, lambda: NOW + timedelta(seconds=next(seconds)), expect
+    )
+    for _ in range(3):
+        tell(["a"])
+
+    assert len(looks) == 1
