@@ -33,6 +33,7 @@ from spindown.operate.batch import (
     BatchState,
     BatchStatus,
     Outlook,
+    expect_shape_of,
     find_newest,
     read_batches,
     read_detail,
@@ -613,3 +614,18 @@ def test_a_job_tells_what_its_own_machine_has_cost(dispatch: Dispatch, *, is_liv
     seconds = detail.machine
     assert (seconds.boot_seconds, seconds.busy_seconds, seconds.idle_seconds) == (120, 420, 60)
     assert "all in $0.9" in screen_of(detail)
+
+
+def test_jobs_come_to_the_shape_that_their_batch_asks_for() -> None:
+    world = World()
+    types = (JobType(name="big", needs=JobNeeds(memory_gib=64)),)
+    typed = replace(world.outlook, policy=Policy(types=types))
+    world.submit("typed", type="big")
+
+    found = [
+        expect_shape_of(jobs, world.store, typed)
+        for jobs in (["typed-00000", "typed-00001"], ["alone"], [])
+    ]
+
+    assert found == ["c0m64", "", ""]
+    assert expect_shape_of(["typed-00000"], world.store, world.outlook) == ""
