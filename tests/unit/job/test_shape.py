@@ -14,6 +14,7 @@ from spindown.domain.reason import Reason, ReasonCode
 from spindown.domain.shape import Sized
 from spindown.job.claim import ClaimOutcome, Declined, claim
 from spindown.job.claimed_job import ClaimedJob
+from spindown.job.release import release
 from spindown.job.route import fail_unclaimed
 from spindown.memory import MemoryJobQueue
 from spindown.port import Message, Outgoing, Write
@@ -100,6 +101,26 @@ def test_a_refused_twin_keeps_no_job_from_its_machine(
     told = world.manifest("j")
     assert (told.state, told.epoch, told.code, told.reason) == (JobState.RUNNING, 1, "", "")
     assert told.finished_at is None
+    assert world.dead_letters.bodies() == intake.bodies() == []
+
+
+def test_a_refused_twin_ends_no_job_that_waits_again(
+    world: WorkWorld, intake: MemoryJobQueue
+) -> None:
+    held = take(world, "c0m8", type="small")
+    assert isinstance(held, ClaimedJob)
+    slot_id, row = a_slot_id(shape="c0m8"), world.worker_row()
+    release(held, slot_id=slot_id, worker_row=row, ports=world.ports, policy=TYPED)
+    twin = JobMessage(job_id="j", items=("a",), type="gone")
+    about = {"type": "gone", "known": "small"}
+    _, has_failed = fail_unclaimed(
+        twin, Reason(ReasonCode.TYPE_UNKNOWN, about), WORKLOAD, world.ports
+    )
+    again = world.claim(a_slot_id("i-2", shape="c0m8"))
+
+    assert has_failed
+    assert isinstance(again, ClaimedJob)
+    assert (again.manifest.epoch, again.manifest.losses) == (2, 0)
     assert world.dead_letters.bodies() == intake.bodies() == []
 
 
