@@ -144,6 +144,7 @@ def workload_alarms(metrics: MetricScope, policy: Policy) -> Iterator[AlarmDefin
     )
     yield AlarmDefinition(
         name="message-of-a-week",
+        # With types it sees what nobody has moved to the queue of a shape, which no template knows.
         metric=metrics.queue("ApproximateAgeOfOldestMessage"),
         threshold=_OLDEST_MESSAGE.total_seconds(),
         problem=f"A message of {workload} is older than 7 days; SQS deletes it after 12 days.",
@@ -202,8 +203,8 @@ def deployment_alarms(
         metric=metrics.metric("Untold", "Maximum", period=FIVE_MINUTES),
         periods=3,
         problem=f"The functions of {deployment} cannot publish a message to their topic.",
-        remedy="run `spindown status` to read the message. The reason is in the logs of scaler and "
-        "offers, in the line with the metric Untold; most often a policy denies sns:Publish on "
+        remedy="run `spindown status` to read the message. The reason is in the log of the scaler, "
+        "in the line with the metric Untold; most often a policy denies sns:Publish on "
         f"{resource_name(deployment, 'alarms')}.",
     )
     if has_webhook:

@@ -124,7 +124,10 @@ class Ec2Compute:
         """
         client = self._client(request.region)
         return _dry_run(lambda: client.create_fleet(**fleet_arguments(request), DryRun=True)) or (
-            _dry_run(lambda: client.run_instances(**instance_arguments(request), DryRun=True))
+            _dry_run(
+                lambda: client.run_instances(**instance_arguments(request), DryRun=True),
+                also=_NOT_BESIDE_AN_INTERFACE,
+            )
         )
 
     def instances(self, *, region: str, tags: Mapping[str, str]) -> Sequence[InstanceView]:
@@ -290,6 +293,9 @@ def instance_arguments(request: LaunchRequest) -> dict[str, Any]:
 
 #: What EC2 answers to a dry run that would have worked.
 _WOULD_HAVE = "DryRunOperation"
+#: What it answers where the template has an interface: no subnet may stand beside that. A fleet's
+#: subnet may, and our role need not know the group that a request with an interface has to name.
+_NOT_BESIDE_AN_INTERFACE = "InvalidParameterCombination"
 
 
 def _note_lost(
@@ -312,14 +318,14 @@ def _tell_lost(context: Mapping[str, Any], parsed: dict[str, Any], **_: object) 
         parsed.setdefault("ResponseMetadata", {})[_LOST] = True
 
 
-def _dry_run(call: Callable[[], object]) -> Refusal | None:
-    """Return what EC2 has against a call; None: nothing."""
+def _dry_run(call: Callable[[], object], *, also: str = "") -> Refusal | None:
+    """Return what EC2 has against a call; None: nothing, or what ``also`` is the code of."""
     try:
         call()
     except ClientError as error:
         code = code_of(error)
         kind = refusal_kind(code, is_whole_request=True)
-        if code == _WOULD_HAVE:
+        if code in {_WOULD_HAVE, also}:
             return None
         if is_server_fault(error) or kind is RefusalKind.THROTTLE:
             raise translate(error) from error

@@ -106,6 +106,8 @@ _FEW = 20
 _AT_ONCE = 8
 #: A long poll asks all of SQS's servers, so that an empty answer means something.
 _WAIT = timedelta(seconds=1)
+#: After this a queue that was just made can be used.
+_MADE_WITHIN = timedelta(seconds=1.5)
 #: A message that is not routed comes back after so long; routing takes a few seconds at most.
 _HIDDEN_FOR = timedelta(minutes=2)
 #: Refusals in a row after which the rest is left to the next run, and what counts as one: what one
@@ -404,6 +406,8 @@ class MessageRouter:
             queue.send([copy])
         except NotFound:
             queue.create(dead_letters=self._settings.dlq_url, tags=self._tags)
+            # SQS takes a second until a queue that it has made can be used (CreateQueue).
+            self._ports.pause(_MADE_WITHIN)
             queue.send([copy])
 
     def _known_of(self, job: JobMessage) -> StoredManifest | None:

@@ -222,6 +222,14 @@ def test_a_rehearsal_asks_both_calls_of_a_launch(stub: tuple[Ec2Compute, Stubber
     assert compute.rehearse(_request()) is None
 
 
+def test_a_template_with_an_interface_is_no_refusal(stub: tuple[Ec2Compute, Stubber]) -> None:
+    compute, answers = stub
+    _would(answers, "create_fleet")
+    answers.add_client_error("run_instances", "InvalidParameterCombination", "no subnet ID")
+
+    assert compute.rehearse(_request()) is None
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

@@ -368,7 +368,8 @@ def test_a_copy_says_when_its_job_was_first_sent(world: ControlWorld) -> None:
     message = world.queue_of(SMALL).receive(wait=timedelta(0), visibility=minutes(1))
 
     assert message is not None
-    assert (first_sent_at(message), message.sent_at) == (sent_at, sent_at + minutes(1))
+    assert first_sent_at(message) == sent_at
+    assert message.sent_at >= sent_at + minutes(1)
 
 
 @pytest.mark.parametrize("said", ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "now", "9" * 99])
