@@ -224,7 +224,7 @@ def count_machines(  # noqa: PLR0913 - the whole situation, each part with its o
     if for_work and policy.dispatch is Dispatch.DEDICATED and demand.jobs > 0:
         why_work = Reason(ReasonCode.MACHINE_EACH, {"jobs": demand.jobs})
     # A warm worker is wanted with or without work, so no hold applies to it.
-    for_warm = policy.warm_workers - capacity.workers
+    for_warm = policy.warm_workers - (capacity.workers - capacity.of_other_shapes)
     why_warm = Reason(ReasonCode.KEPT_WARM, {"workers": policy.warm_workers})
     wanted, why = (for_warm, why_warm) if for_warm > for_work else (for_work, why_work)
     allowed, bound = _bounded(wanted, capacity, best, policy, bounds)
@@ -261,7 +261,7 @@ def _why_none(backlog: Backlog, capacity: Capacity) -> Reason:
         return _IN_TIME
     if backlog.visible:
         return Reason(ReasonCode.SLOTS_FREE)
-    if capacity.workers or not backlog.in_flight:
+    if capacity.workers > capacity.of_other_shapes or not backlog.in_flight:
         return Reason(ReasonCode.NOTHING_WAITS)
     return Reason(ReasonCode.ALL_IN_FLIGHT, {"messages": backlog.in_flight})
 

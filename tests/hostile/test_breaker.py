@@ -7,7 +7,7 @@ import pytest
 
 from spindown.contract.job.manifest import decode_manifest, manifest_key
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import Dispatch
+from spindown.domain.policy import Dispatch, JobNeeds, JobType
 from spindown.domain.reason import ReasonCode
 from spindown.domain.useless_instance import STRIKES
 from spindown.error import NotFound
@@ -149,6 +149,24 @@ def test_crashing_jobs_buy_few_machines_each_way(dispatch: Dispatch) -> None:
     # Three until it is seen, then one in five minutes.
     assert len(seen) <= 3 + 3 + 60 / 5
     assert world.view().breaker.reason.code is not ReasonCode.NONE
+
+
+def test_crashing_jobs_of_many_sizes_buy_no_more_machines() -> None:
+    sizes = [1, 2, 4, 8, 16]
+    small = JobType(name="small", needs=JobNeeds(memory_gib=4))
+    world = a_world(types=(small,), requirements_at_most=JobNeeds(memory_gib=16), max_workers=20)
+    world.boot_time, world.script = 2 * MINUTE, _crash_if_evil
+    for number in range(30):
+        for gib in sizes:
+            asked = f'{{"job_id": "evil{number}-{gib}", "items": [1], '
+            asked += f'"requirements": {{"memory_gib": {gib}}}}}'
+            world.queue.send([Outgoing(body=asked)])
+
+    before = _pass_minutes(world, 5)
+    seen = _pass_minutes(world, 60)
+
+    assert {*(worker.shape for worker in world.workers())} > {"c0m4"}
+    assert len(seen - before) <= 60 / 5
 
 
 def test_where_nothing_was_ever_done_a_person_is_called() -> None:

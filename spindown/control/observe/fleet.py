@@ -40,13 +40,13 @@ class Fleet:
     queue: Backlog
     #: What the ticks remember of the queue and of EC2.
     remembered: BacklogRow
-    #: Instances that run, or may, and that no live row counts (``control.plan.correct_rows``); of
-    #: the fleet of one shape, the workers of all others as well.
+    #: Instances that run, or may, and that no live row counts (``control.plan.correct_rows``).
     workers_elsewhere: int = 0
     #: Of a workload with types: what waits in the queue of each shape, by its name.
     shapes: Mapping[str, ShapeQueue] = field(default_factory=dict)
-    #: Of the fleet of one shape: USD an hour of all others.
-    dollars_elsewhere: float = 0.0
+    #: Of the fleet of one shape: workers and launches of all others.
+    other_workers: tuple[Worker, ...] = ()
+    other_launches: tuple[Launch, ...] = ()
 
     def leases_of(self, instance_id: str) -> tuple[Lease, ...]:
         """Return what the slots of one instance hold."""
@@ -72,6 +72,16 @@ class Fleet:
         )
 
     @property
+    def all_workers(self) -> list[Worker]:
+        """Return the workers of all shapes, for rules about the whole workload or account."""
+        return [*self.workers.values(), *self.other_workers]
+
+    @property
+    def all_launches(self) -> list[Launch]:
+        """Return the launches of all shapes."""
+        return [*self.launches.values(), *self.other_launches]
+
+    @property
     def present(self) -> list[Worker]:
         """Return the workers whose rows have not ended."""
         return [w for w in self.workers.values() if w.state is not WorkerState.ENDED]
@@ -79,9 +89,7 @@ class Fleet:
 
 #: All but what sizes nothing: a new field counts unless it is named here.
 _sizing_fields = attrgetter(
-    *names_of(
-        Fleet, but={"launches", "remembered", "pool_cooldowns", "images", "dollars_elsewhere"}
-    )
+    *names_of(Fleet, but={"launches", "remembered", "pool_cooldowns", "images"})
 )
 _sizing_memory = attrgetter(
     *names_of(

@@ -88,17 +88,22 @@ def is_on_test(facts: TickFacts, fleet: Fleet, region: str) -> bool:
     return max(breaker.silent, breaker.unclaimed, breaker.failed) >= STRIKES
 
 
-def tests_launch_version(worker: Worker, breaker: BreakerRow, now: datetime) -> bool:
+def tests_launch_version(
+    worker: Worker, breaker: BreakerRow, now: datetime, *, is_other: bool
+) -> bool:
     """Tell whether a worker is to show whether machines of this version are still of no use.
 
     One that is condemned is counted when it has ended. A job that takes long, or hangs, keeps
-    others waiting no longer than one that failed.
+    others waiting no longer than one that failed. So does a machine of another shape that is up and
+    finds no job (``is_other``), such as one that is kept warm.
     """
-    has_ended = worker.state is WorkerState.ENDED
-    if now - worker.launched_at < PACE or (worker.claimed_at is None and not has_ended):
+    if now - worker.launched_at < PACE:
         return True
     is_test = breaker.open_until is not None and worker.launched_at >= breaker.open_until
-    return is_test and worker.claimed_at is not None and now - worker.claimed_at < PACE
+    if worker.claimed_at is not None:
+        return is_test and now - worker.claimed_at < PACE
+    may_show = not is_other or (is_test and worker.checked_in_at is None)
+    return may_show and worker.state is not WorkerState.ENDED
 
 
 def breaker_name(facts: TickFacts, region: str) -> str:

@@ -38,6 +38,8 @@ class LaunchAllowance:
     calls: Mapping[str, int]
     #: Whether this tick has taken machines that are paid for; the next one sees how many are left.
     is_paid_taken: bool = False
+    #: Regions in which this tick has launched something.
+    regions_used: frozenset[str] = frozenset()
 
     def has_calls(self, region: str) -> bool:
         """Tell whether EC2 may be asked in a region in this minute."""
@@ -68,6 +70,7 @@ class LaunchAllowance:
             calls={**self.calls, region: made},
             is_paid_taken=self.is_paid_taken
             or (given > 0 and any(each.offer.paid_left for each in band)),
+            regions_used=self.regions_used | ({region} if given else set()),
         )
 
     def with_alive(self, seen: Worker, planned: Worker) -> "LaunchAllowance":

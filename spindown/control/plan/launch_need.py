@@ -36,6 +36,7 @@ from spindown.domain.schedule import (
     make_schedule,
     mark_requeued,
     never_claimed,
+    places,
     plan_starts,
     requeued,
     reserve_of,
@@ -169,17 +170,19 @@ def need_for_jobs(draft: PlanDraft, need: LaunchNeed, jobs: int) -> LaunchNeed:
 
 
 def _present(draft: PlanDraft) -> Capacity:
+    fleet, watched_since = draft.fleet, draft.fleet.remembered.watched_since
     found = capacity(
-        workers=list(draft.fleet.workers.values()),
-        leases=draft.fleet.leases,
-        launches=list(draft.fleet.launches.values()),
+        workers=list(fleet.workers.values()),
+        leases=fleet.leases,
+        launches=list(fleet.launches.values()),
         knowledge=draft.facts.knowledge,
         policy=draft.facts.policy,
         now=draft.now,
-        watched_since=draft.fleet.remembered.watched_since,
+        watched_since=watched_since,
     )
-    workers_elsewhere = draft.fleet.workers_elsewhere
-    return replace(found, workers=found.workers + workers_elsewhere) if workers_elsewhere else found
+    others = places(fleet.other_workers, fleet.other_launches, draft.now, watched_since)
+    workers = found.workers + fleet.workers_elsewhere + others
+    return replace(found, workers=workers, of_other_shapes=others)
 
 
 def _plan_starts(draft: PlanDraft, work: Backlog, present: Capacity) -> StartPlan:
@@ -248,10 +251,9 @@ def fleet_headroom(draft: PlanDraft) -> float | None:
     fleet, most = draft.fleet, draft.facts.policy.max_dollars_per_hour
     if most is None:
         return None
-    present = dollars_per_hour(list(fleet.workers.values()))
-    launches, watched_since = list(fleet.launches.values()), fleet.remembered.watched_since
-    present += unanswered_dollars(launches, draft.now, watched_since)
-    return max(most * (1.0 + ROUNDING) - present - fleet.dollars_elsewhere, 0.0)
+    present = dollars_per_hour(fleet.all_workers)
+    present += unanswered_dollars(fleet.all_launches, draft.now, fleet.remembered.watched_since)
+    return max(most * (1.0 + ROUNDING) - present, 0.0)
 
 
 def waiting_work(draft: PlanDraft) -> Backlog:
@@ -380,8 +382,14 @@ def _block(draft: PlanDraft, region: str) -> RegionBlock | None:
     if breaker.open_until is not None and breaker.open_until > draft.now:
         reason = breaker.reason.within(ReasonCode.BREAKER_OPEN)
         return RegionBlock(reason=reason, until=breaker.open_until)
-    here = [w for w in fleet.workers.values() if w.region == region]
-    unproven = [w for w in here if tests_launch_version(w, breaker, draft.now)]
+    unproven = [
+        worker
+        for worker in fleet.all_workers
+        if worker.region == region
+        and tests_launch_version(
+            worker, breaker, draft.now, is_other=worker.instance_id not in fleet.workers
+        )
+    ]
     if unproven and is_on_test(facts, fleet, region):
         tester = unproven[0].instance_id
         return RegionBlock(

@@ -20,7 +20,7 @@ from spindown.control.plan.launch_allowance import (
     why_short,
 )
 from spindown.control.plan.offers import LaunchChoice, silent_regions
-from spindown.domain.machine_count import count_instead
+from spindown.domain.machine_count import count_instead, in_turn
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
@@ -67,6 +67,8 @@ class LaunchWorkers(Action):
     """Launch workers: try the offers of a list until the need is met."""
 
     choice: LaunchChoice
+    #: Its share of the tick's requests.
+    requests_at_most: int = 0
     #: Regions in which a single launch tests the launch version.
     regions_on_test: frozenset[str] = frozenset()
     #: Regions that are asked after all others, since they have not answered a launch.
@@ -141,8 +143,7 @@ class LaunchProgress:
         for band in self._bands:
             if self._end_if_over(allowance):
                 return None
-            open_now = [x for x in band if not (allowance.is_paid_taken and x.offer.paid_left)]
-            usable = [each for each in open_now if self._is_usable(each)][:_POOLS_AT_MOST]
+            usable = [x for x in band if self._is_usable(x, allowance)][:_POOLS_AT_MOST]
             paid, most = affordable(usable, allowance)
             if paid:
                 count = self._count(paid, allowance, most)
@@ -188,7 +189,7 @@ class LaunchProgress:
         """End if nothing is left to ask for; tell whether it has ended."""
         if self.ended or self._left(allowance) <= 0 or self.missing_share <= _NOTHING:
             return True
-        if self.requests >= self.policy.max_requests_per_tick:
+        if self.requests >= self.action.requests_at_most:
             self.ended = Reason(ReasonCode.TRIES_USED_UP, {"requests": self.requests})
         return bool(self.ended)
 
@@ -211,9 +212,13 @@ class LaunchProgress:
             return allowance.workers
         return min(sizing.allowed - self.given, allowance.workers)
 
-    def _is_usable(self, candidate: Candidate) -> bool:
-        """Tell whether nothing learned in this tick rules a candidate out."""
+    def _is_usable(self, candidate: Candidate, allowance: LaunchAllowance) -> bool:
+        """Tell whether nothing learned or taken in this tick rules a candidate out."""
         offer = candidate.offer
+        if allowance.is_paid_taken and offer.paid_left:
+            return False
+        if offer.region in self.action.regions_on_test & allowance.regions_used:
+            return False
         cooldown = self.pool_cooldowns.get(offer.pool)
         cools_down = cooldown is not None and cooldown.is_active(self.now)
         is_closed = offer.region in self.closed_regions or offer.quota_class in self.quotas_met
@@ -249,11 +254,15 @@ def plan_requests(
 ) -> Iterator[LaunchWorkers]:
     """Yield launches with the requests that they make if EC2 gives all that it is asked for.
 
-    Each has what the launches before it leave. A launch for which nothing is left stays in the
-    plan: the executor makes its requests if EC2 refuses those of another.
+    Each has what the launches before it leave, and an equal share of the tick's requests: what is
+    sold out for one shape keeps no other from asking. A launch for which nothing is left stays in
+    the plan: the executor makes its requests if EC2 refuses those of another.
     """
     quotas_met = {name for choice in choices for name in choice.quotas_short}
-    for launch in filter(None, (_launch_action(draft, choice) for choice in choices)):
+    due = [launch for choice in choices if (launch := _launch_action(draft, choice)) is not None]
+    most = draft.facts.policy.max_requests_per_tick
+    shares = in_turn([most] * len(due), most)
+    for launch in (replace(x, requests_at_most=n) for x, n in zip(due, shares, strict=True)):
         progress = LaunchProgress(
             action=launch,
             policy=draft.facts.policy,

@@ -282,7 +282,7 @@ def rank_offers(draft: PlanDraft, need: LaunchNeed, seen: Observation) -> Ranked
         facts.policy,
         home_region=home,
         is_late=ladder.is_late,
-        workers=draft.fleet.present,
+        workers=draft.fleet.all_workers,
     )
     notes += [*_catalogue_notes(draft, seen), *priced.notes]
     if priced.failure:
@@ -386,8 +386,7 @@ def quotas_left(draft: PlanDraft, seen: Observation) -> Mapping[str, float]:
     if seen.prices is None:
         return {}
     catalogue = seen.prices.catalogue
-    workers = list(draft.fleet.workers.values())
-    return vcpus_left(catalogue.quotas, workers, catalogue.instance_types)
+    return vcpus_left(catalogue.quotas, draft.fleet.all_workers, catalogue.instance_types)
 
 
 def _quotas_short(
@@ -409,7 +408,7 @@ def silent_regions(fleet: Fleet) -> frozenset[str]:
     """
     unanswered = [
         decode_request(launch)
-        for launch in fleet.launches.values()
+        for launch in fleet.all_launches
         if launch.is_open or launch.reason.code in UNANSWERED
     ]
     return frozenset(request.region for request in unanswered if request is not None)

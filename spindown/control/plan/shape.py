@@ -15,9 +15,7 @@ from spindown.control.observe.fleet import ShapeQueue
 from spindown.control.plan.action import Action, ActionKind, PlanDraft
 from spindown.control.plan.backlog import next_backlog
 from spindown.domain.fleet import NOTHING_WAITS
-from spindown.domain.past_cost import dollars_per_hour
 from spindown.domain.reason import Reason, ReasonCode
-from spindown.domain.schedule import places, unanswered_dollars
 from spindown.domain.shape import (
     Shape,
     of_dispatch,
@@ -76,11 +74,11 @@ def _in_use(draft: PlanDraft) -> frozenset[str]:
 def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     """Return a draft as if there were only the work and the workers of one shape.
 
-    What others take of the common ceilings is taken here too.
+    Workers and launches of the others are set apart: they count for what all shapes share.
     """
     if not shape:
         return draft
-    facts, fleet, now = draft.facts, draft.fleet, draft.now
+    facts, fleet = draft.facts, draft.fleet
     known = fleet.shapes.get(shape) or ShapeQueue(queue=NOTHING_WAITS, remembered=BacklogRow())
     policy = of_dispatch(facts.policy, shape)
     if shape != own_shape(facts.policy).name:
@@ -89,9 +87,7 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
     requirements = requirements_of(
         parse_shape(shape) or Shape(), facts.settings.requirements, policy.shared_slots
     )
-    others = [w for w in fleet.workers.values() if w.shape != shape]
-    launched = [x for x in fleet.launches.values() if x.shape != shape]
-    listed, watched = facts.view.shapes.get(shape), fleet.remembered.watched_since
+    listed = facts.view.shapes.get(shape)
     return PlanDraft(
         facts=replace(
             facts,
@@ -113,8 +109,8 @@ def of_shape(draft: PlanDraft, shape: str) -> PlanDraft:
             requeued_jobs={i: x for i, x in fleet.requeued_jobs.items() if x.shape == shape},
             queue=known.queue,
             remembered=replace_fields(fleet.remembered, queue_fields(known.remembered)),
-            workers_elsewhere=fleet.workers_elsewhere + places(others, launched, now, watched),
-            dollars_elsewhere=dollars_per_hour(others) + unanswered_dollars(launched, now, watched),
+            other_workers=tuple(w for w in fleet.workers.values() if w.shape != shape),
+            other_launches=tuple(x for x in fleet.launches.values() if x.shape != shape),
             shapes={},
         ),
     )

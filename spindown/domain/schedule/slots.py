@@ -48,6 +48,8 @@ class Capacity:
     next_free: timedelta | None
     #: Every slot that takes jobs.
     slots: tuple[SlotAhead, ...] = ()
+    #: Those of ``workers`` that take no such jobs, since they are of other shapes.
+    of_other_shapes: int = 0
 
 
 def window(knowledge: Knowledge, policy: Policy) -> timedelta:

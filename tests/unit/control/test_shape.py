@@ -5,17 +5,34 @@ from datetime import timedelta
 from typing import Any
 
 from spindown.contract import tag
-from spindown.contract.row import lease_sort_key, shape_sort_key, throughput_sort_key
+from spindown.contract.row import (
+    BREAKER,
+    DEPLOYMENT_PARTITION,
+    lease_sort_key,
+    shape_sort_key,
+    throughput_sort_key,
+)
 from spindown.control.plan.action import ActionKind
+from spindown.domain.account_pricing import PaidMachines, Pricing
 from spindown.domain.fleet import Lease, Worker, WorkerState
 from spindown.domain.offer import CapacityType, Pool
-from spindown.domain.policy import JobNeeds, JobType
-from spindown.domain.reason import ReasonCode
+from spindown.domain.policy import JobNeeds, JobType, Rung
+from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.useless_instance import PACE, STRIKES
 from spindown.job.shape_queue import backlogs, queues_of
 from spindown.operate.plan import plan_next_tick
 from spindown.reason_text import say_outcome
 from tests.builders import AT_ONCE, a_type, minutes
-from tests.control import PRICES, REGION, WORKLOAD, ZONES, ControlWorld, a_pool_of
+from tests.control import (
+    LAUNCH_VERSION,
+    PRICES,
+    REGION,
+    STRICT,
+    WORKLOAD,
+    ZONES,
+    ControlWorld,
+    a_pool_of,
+)
 
 SMALL, LARGE = "c0m8", "c0m48"
 TYPES = (
@@ -24,6 +41,7 @@ TYPES = (
 )
 #: The only type that has the memory of LARGE.
 BIG = "g4dn.2xlarge"
+ONLY_SPOT = Rung(after=minutes(0), capacity_types=frozenset({CapacityType.SPOT}))
 
 
 def a_typed_world(**policy: Any) -> ControlWorld:
@@ -95,6 +113,79 @@ def test_all_shapes_share_the_dollars_of_an_hour() -> None:
     world.run(5)
 
     assert 0.5 < sum(worker.price_per_hour for worker in world.workers()) <= 1.0 + 1e-9
+
+
+def test_what_one_shape_uses_is_paid_for_no_other() -> None:
+    world = a_typed_world(ladder=(ONLY_SPOT,))
+    paid = PaidMachines(instance_type=BIG, count=1, region=REGION)
+    world.settings.deploy(replace(world.workload_settings(), pricing=Pricing(paid=(paid,))))
+    world.ask("l", type="large")
+    world.run(2)
+    world.ask("s", type="small")
+    world.run(3)
+
+    kinds = [(worker.shape, worker.capacity_type) for worker in world.workers()]
+    assert sorted(kinds) == [(LARGE, CapacityType.ON_DEMAND), (SMALL, CapacityType.SPOT)]
+
+
+def test_what_one_shape_takes_of_a_quota_is_left_to_no_other() -> None:
+    world = a_typed_world(ladder=(ONLY_SPOT,))
+    world.market.limit("L-3819A6DF", 7, region=REGION)
+    world.ask("s", type="small")
+    world.run(2)
+    world.ask("l", type="large")
+    decisions = world.run(3)
+
+    assert [worker.shape for worker in world.workers()] == [SMALL]
+    assert not any(decision.requests for decision in decisions)
+    assert world.table.query(DEPLOYMENT_PARTITION, "quota#") == {}
+
+
+def test_shapes_share_the_launch_requests_of_a_tick() -> None:
+    world = a_typed_world(**STRICT, max_requests_per_tick=4)
+    world.ask("s", type="small")
+    world.ask("l", type="large")
+    world.dry(*every_pool())
+
+    decision = world.run(2)[-1]
+
+    asked = [request.shape for request in decision.requests]
+    assert sorted(asked) == sorted([SMALL, LARGE] * 2)
+    assert decision.summary.ended_early.code is ReasonCode.TRIES_USED_UP
+
+
+def put_on_test(world: ControlWorld) -> None:
+    """Let three machines in a row have been of no use, so that one launch tests the next."""
+    why = Reason(ReasonCode.STRIKES_FAILED, {"instance_id": "i-0", "count": STRIKES})
+    about = {"failed": STRIKES, "launch_version": LAUNCH_VERSION, "reason": why}
+    world.put(BREAKER, **about, open_until=world.now)
+
+
+def test_one_machine_of_all_shapes_tests_a_region_at_a_time() -> None:
+    world = a_typed_world()
+    put_on_test(world)
+    world.ask("s", type="small")
+    world.ask("l", type="large")
+    world.run(5)
+    (tester,) = world.workers()
+    world.check_in(tester.instance_id)
+    world.run(3)
+
+    (first, second) = sorted(world.workers(), key=lambda each: each.launched_at)
+    assert {first.shape, second.shape} == {SMALL, LARGE}
+    assert second.launched_at - first.launched_at >= PACE
+
+
+def test_a_warm_machine_of_one_shape_tests_nothing_for_others() -> None:
+    world = a_typed_world(warm_workers=1)
+    put_on_test(world)
+    world.run(2)
+    (warm,) = world.workers()
+    world.check_in(warm.instance_id)
+    world.ask("l", type="large")
+    world.run(7, beats=True)
+
+    assert len(launched_of(world, LARGE)) == 1
 
 
 def test_each_shape_gets_a_place_before_one_gets_all() -> None:
@@ -220,6 +311,16 @@ def test_warm_workers_are_for_jobs_that_state_no_needs() -> None:
     assert len(launched_of(world, "c0m0")) == 1
     assert len(launched_of(world, LARGE)) == 1
     assert all(w.warm_until is None for w in launched_of(world, LARGE))
+
+
+def test_machines_of_other_shapes_are_none_that_is_kept_warm() -> None:
+    world = a_typed_world()
+    world.ask("l", type="large")
+    world.run(2)
+    world.change_policy(warm_workers=1)
+    world.run(2)
+
+    assert sorted(worker.shape for worker in world.workers()) == ["c0m0", LARGE]
 
 
 def test_plan_shows_each_shape_and_asks_for_a_job_without_needs() -> None:
