@@ -20,7 +20,7 @@ from spindown.control.plan.launch_allowance import (
     why_short,
 )
 from spindown.control.plan.offers import LaunchChoice, silent_regions
-from spindown.domain.machine_count import count_instead, in_turn
+from spindown.domain.machine_count import count_instead
 from spindown.domain.offer import CapacityType, Pool
 from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
@@ -261,7 +261,7 @@ def plan_requests(
     quotas_met = {name for choice in choices for name in choice.quotas_short}
     due = [launch for choice in choices if (launch := _launch_action(draft, choice)) is not None]
     most = draft.facts.policy.max_requests_per_tick
-    shares = in_turn([most] * len(due), most)
+    shares = [(most + len(due) - 1 - place) // len(due) for place in range(len(due))]
     for launch in (replace(x, requests_at_most=n) for x, n in zip(due, shares, strict=True)):
         progress = LaunchProgress(
             action=launch,
