@@ -170,9 +170,10 @@ def send_to_larger(
     ports: WorkPorts,
     policy: Policy,
 ) -> None:
-    """Send a job to be routed to a larger machine: a copy first, then the original is deleted.
+    """Clear the lease row, send a copy to be routed to a larger machine, delete the original.
 
-    Of the two messages that a crash in between leaves, the manifest lets one do anything.
+    Of the two messages that a crash in between leaves, the manifest lets one do anything. While the
+    row stands, whoever receives the copy takes it for a second message and deletes it.
     """
     job = with_needs(held.job, needs)
     queue = ports.queue if ports.queue_of is None else ports.queue_of("")
@@ -180,12 +181,13 @@ def send_to_larger(
     if job.stored is not None:
         data, job = encode_stored(job)
         ports.objects.put(stored_key(held.job_id, job.stored or ""), data)
-    queue.send([copy_message(held.message, job, ports.objects)])
-    delete(handle, ports.queue)
+    copy = copy_message(held.message, job, ports.objects)
     requeued = _requeued(held, ports.clock.now())
     settled = settle(held.job.type or "", needs, policy, held.manifest.sized)
     requeued = replace(requeued, shape=settled.shape.name)
     worker_row.vacate(slot_id, held.lease, requeued=requeued)
+    queue.send([copy])
+    delete(handle, ports.queue)
 
 
 def abandon(held: ClaimedJob, *, slot_id: SlotId, worker_row: WorkerRow) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,15 +16,18 @@ from spindown.contract.row import requeued_sort_key, worker_partition
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.shape import Sized
+from spindown.job.claim import claim
+from spindown.job.claimed_job import ClaimedJob
 from spindown.job.message import SIZED
 from spindown.memory import MemoryJobQueue
+from spindown.memory.interception import PortCall
 from spindown.port import Key, Outgoing
 from spindown.user import Item
 from spindown.worker.child.failure_cause import Broken, FailureCause
 from spindown.worker.child.runner import Event, Task
 from spindown.worker.usage.journal import UsageRecorder
 from tests.slot import ScriptedRunner, SlotWorld, square
-from tests.work import WORKLOAD, WorkWorld, items
+from tests.work import WORKLOAD, WorkWorld, a_slot_id, items
 
 TYPED = replace(
     Policy(),
@@ -67,6 +71,37 @@ def test_a_job_without_memory_is_sent_to_the_next_step(tmp_path: Path) -> None:
     assert only(intake)["type"] == "small"
     assert slot.world.lease() is None
     assert [event["memory_gib"] for event in slot.events("job_outgrown")] == [16]
+
+
+def test_it_may_be_taken_before_its_first_message_is_gone(tmp_path: Path) -> None:
+    slot, intake = a_slot(tmp_path, "c0m8")
+    world, taken = slot.world, list[object]()
+    queues = {"": intake, "c0m8": world.queue}
+    world.ports = replace(world.ports, queue_of=queues.__getitem__)
+
+    def be_quicker(call: PortCall) -> None:
+        if (call.port, call.method) != ("queue", "delete"):
+            return
+        world.before = None
+        copy = intake.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
+        assert copy is not None
+        of_larger = replace(world.ports, queue=intake)
+        taken.append(
+            claim(
+                copy,
+                slot_id=a_slot_id("i-2", shape="c0m16"),
+                worker_row=world.worker_row("i-2"),
+                ports=of_larger,
+                policy=world.policy,
+            )
+        )
+
+    world.before = be_quicker
+    world.send(JOB)
+    slot.step()
+
+    assert [type(each) for each in taken] == [ClaimedJob]
+    assert len(intake.bodies()) == 1
 
 
 @pytest.mark.parametrize(("peak", "failures"), [(0.5, 1), (2.0, 0), (None, 0)])
