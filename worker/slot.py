@@ -163,8 +163,8 @@ class Slot:
     def _take(self, message: Message) -> tuple[bool, tuple[str, bool] | None]:
         """Claim a message's job and work on it.
 
-        Tell whether it was ours to work on, and if its end says anything of the machine, which
-        job it was and whether it failed.
+        Tell whether it was ours to work on, which no job is that was only split, and if its end
+        says anything of the machine, which job it was and whether it failed.
         """
         context = self._context
         try:
@@ -181,7 +181,7 @@ class Slot:
         if isinstance(claimed, Declined):
             self._note(claimed)
             return False, None
-        return True, self._work(claimed)
+        return self._work(claimed)
 
     def _leave(self, message: Message) -> None:
         """Let others see a message soon whose job could not be claimed for want of an answer."""
@@ -191,7 +191,7 @@ class Slot:
         with suppress(SpindownError):
             put_back(message, min(wait, context.policy.lease_duration), context.ports.queue)
 
-    def _work(self, held: ClaimedJob) -> tuple[str, bool] | None:
+    def _work(self, held: ClaimedJob) -> tuple[bool, tuple[str, bool] | None]:
         context = self._context
         manifest = held.manifest
         context.log.info(
@@ -207,9 +207,9 @@ class Slot:
         ending = attempt.run()
         self._record(held, attempt, ending)
         if ending not in _COUNTED:
-            return None
+            return ending is not AttemptEnd.SPLIT, None
         is_useless = attempt.all_failed and context.is_judged_by_items
-        return held.job_id, ending is not AttemptEnd.COMPLETED or is_useless
+        return True, (held.job_id, ending is not AttemptEnd.COMPLETED or is_useless)
 
     def _note_begin(self, held: ClaimedJob) -> None:
         """Tell how long a job has waited, and the machine's boot, now that its code has an item."""

@@ -493,7 +493,7 @@ class SimSlot:
             held = split(held, values, ports=ports, policy=worker.policy)
             complete(held, slot_id=self.slot_id, worker_row=worker.worker_row, ports=ports)
             self.site.record.was_split(held.job_id, held.manifest.children)
-            self.ended()
+            worker.tell(SlotDone(self.site.agenda.now, self.number, worked=False))
             return
         redone = held.lease.items_done - held.manifest.next_item
         if redone > 0:

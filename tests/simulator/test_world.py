@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from spindown.domain.offer import CapacityType
-from spindown.domain.policy import Policy, Rung
+from spindown.domain.policy import Dispatch, Policy, Rung
 from spindown.ec2sim import Agenda, Turn
 from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.port import Message, Outgoing
@@ -183,6 +183,13 @@ def test_a_job_too_large_is_split_and_counts_once() -> None:
     result = simulate(scenario, a_policy(), 1)
 
     assert (result.jobs_done, result.items_done) == (1, 2500)
+
+
+def test_a_dedicated_machine_that_split_a_job_takes_a_part() -> None:
+    scenario = a_scenario(an_arrival(items=2500, item_seconds=1.0))
+    result = simulate(scenario, a_policy(dispatch=Dispatch.DEDICATED), 1)
+
+    assert (result.jobs_done, result.launches) == (1, 3)
 
 
 def test_nobody_starts_anything_while_the_functions_are_down() -> None:

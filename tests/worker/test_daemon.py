@@ -107,6 +107,16 @@ def test_a_dedicated_machine_takes_one_job_and_ends(
     assert len(one.events("job_claimed")) == 1
 
 
+def test_a_dedicated_machine_that_split_a_job_takes_a_part(plant: Callable[..., Plant]) -> None:
+    one = plant(policy=replace(PATIENT, dispatch=Dispatch.DEDICATED, max_items_per_job=2))
+    one.world.send({"job_id": "a", "items": items(3)})
+    one.start()
+    one.join()
+    assert one.world.worker().reason == Reason(ReasonCode.JOB_OVER)
+    assert len(one.world.queue.bodies()) == 1
+    assert len(one.events("job_completed")) == 1
+
+
 def test_heartbeats_tell_how_the_gpus_are_used_while_a_job_runs(
     plant: Callable[..., Plant], tmp_path: Path
 ) -> None:
