@@ -20,6 +20,7 @@ from spindown.domain.policy import Policy
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit_as
 from spindown.job.manifest_store import write_patiently
+from spindown.job.message import carried
 from spindown.port import Outgoing, WorkPorts
 
 
@@ -81,4 +82,9 @@ def _store_child(
     data, job = encode_stored(body)
     key = stored_key(child, job.stored or "")
     write_patiently(lambda: ports.objects.put(key, data), ports)
-    return Outgoing(body=encode_job(job), tenant=held.job.tenant or held.message.tenant)
+    return Outgoing(
+        body=encode_job(job),
+        tenant=held.job.tenant or held.message.tenant,
+        # It goes to its parent's queue, which is that of this size.
+        attributes=carried(held.message),
+    )

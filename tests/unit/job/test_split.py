@@ -1,11 +1,14 @@
 """A large job is split into children once, however often somebody crashes."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
+from spindown.contract.codec import encode, to_json
 from spindown.contract.job.manifest import JobState
 from spindown.contract.job.message import (
     JobMessage,
@@ -14,17 +17,21 @@ from spindown.contract.job.message import (
     stored_key,
     stored_prefix,
 )
-from spindown.domain.policy import Policy
+from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.reason import ReasonCode
+from spindown.domain.shape import Sized
 from spindown.error import Unreachable
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit, complete
 from spindown.job.item import settle_items
+from spindown.job.message import SIZED
 from spindown.job.result import read_progress
 from spindown.job.split import is_too_large, split
+from spindown.memory import MemoryClock, MemoryJobQueue
 from spindown.memory.interception import PortCall
+from spindown.port import Outgoing
 from tests.unit.job.listed import a_world, conflict
 from tests.work import WORKLOAD, WorkWorld, a_portion, a_slot_id, items
 
@@ -213,3 +220,22 @@ def test_a_child_keeps_its_parent_s_parameters_and_tenant() -> None:
 
     assert (child.job.params, child.job.tenant, child.message.tenant) == ({"width": 16}, "t", "t")
     assert (child.manifest.parent, child.manifest.tenant) == ("j", "t")
+
+
+def test_a_child_fits_where_its_parent_was_sent_by_size() -> None:
+    usual = JobNeeds(memory_gib=16)
+    policy = Policy(max_items_per_job=2, types=(JobType(name="t", needs=usual),))
+    world, entry = WorkWorld(policy=policy), MemoryJobQueue(MemoryClock(), Random(3), name="entry")
+    world.ports = replace(world.ports, queue_of=lambda _: entry)
+    learned = to_json(encode(Sized(of=usual, needs=JobNeeds(memory_gib=8))))
+    body = json.dumps({"job_id": "j", "items": items(3), "type": "t"})
+    world.queue.send([Outgoing(body=body, attributes={SIZED: learned})])
+    slot_id = a_slot_id(shape="c0m8")
+    held = world.hold(slot_id=slot_id)
+    held = split(held, items(3), ports=world.ports, policy=policy)
+    complete(held, slot_id=slot_id, worker_row=world.worker_row(), ports=world.ports)
+
+    child = world.hold(slot_id=slot_id)
+
+    assert (child.manifest.parent, child.manifest.sized) == ("j", held.manifest.sized)
+    assert entry.bodies() == []
