@@ -130,8 +130,7 @@ def announce(manifest: Manifest, context: SlotContext) -> None:
         workload=context.slot_id.workload,
         now=context.ports.clock.now(),
     )
-    context.outbox.add(event)
-    context.transfers.submit(context.outbox.flush)
+    context.outbox.send(event)
 
 
 class JobEnding:

@@ -1,10 +1,12 @@
 """Other systems hear of every job that is over, also when nobody listened for a while."""
 
 import io
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spindown.contract.job.event import FAILED
+from spindown.contract.job.event import FAILED, JobEvent
 from spindown.contract.job.manifest import JobState
 from spindown.domain.worker_lifecycle import PolicySeen
 from spindown.error import Unreachable
@@ -22,8 +24,25 @@ NO_LICENCE = Broken(FailureCause.ENDED, "no licence")
 JOB = {"job_id": "j", "items": items(2), "batch_id": "b"}
 
 
-def telling(slot: SlotWorld) -> MemoryJobEvents:
-    events = MemoryJobEvents()
+class SilentBus(MemoryJobEvents):
+    """A bus that takes nothing until it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = threading.Event()
+        self.answers = threading.Event()
+        self.batches: list[list[str]] = []
+
+    def send(self, events: Sequence[JobEvent]) -> None:
+        """Record events once it answers."""
+        self.batches.append([event.job_id for event in events])
+        self.is_asked.set()
+        assert self.answers.wait(20)
+        super().send(events)
+
+
+def telling(slot: SlotWorld, events: MemoryJobEvents | None = None) -> MemoryJobEvents:
+    events = events or MemoryJobEvents()
     outbox = Outbox(events, open_log(io.StringIO()))
     slot.context = replace(slot.context, outbox=outbox, deployment="lab")
     slot.slot = Slot(slot.context)
@@ -31,9 +50,7 @@ def telling(slot: SlotWorld) -> MemoryJobEvents:
 
 
 def settle(slot: SlotWorld) -> None:
-    """Wait until what was begun beside the slot is over."""
-    for _ in range(2):
-        slot.context.transfers.submit(lambda: None).result()
+    """Wait until what is being sent beside the slot is over, and send the rest."""
     assert slot.context.outbox is not None
     slot.context.outbox.flush()
 
@@ -128,3 +145,19 @@ def test_what_could_not_be_sent_goes_the_next_time_in_order(tmp_path: Path) -> N
     events.is_reachable = True
     settle(slot)
     assert sorted(one.job_id for one in list(events.sent)) == ["a", "b"]
+
+
+def test_a_bus_without_answer_holds_up_no_inputs_and_commits(tmp_path: Path) -> None:
+    slot, bus = SlotWorld(tmp_path), SilentBus()
+    telling(slot, bus)
+    try:
+        for name in "abcd":
+            slot.world.send({**JOB, "job_id": name})
+            slot.step()
+            assert bus.is_asked.wait(20)
+        slot.context.transfers.submit(lambda: None).result(5)
+    finally:
+        bus.answers.set()
+    settle(slot)
+    # Those that had to wait went together.
+    assert bus.batches == [["a"], ["b", "c", "d"]]

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from spindown.contract.job.event import JobEvent
 from spindown.error import SpindownError
@@ -20,10 +21,18 @@ class Outbox:
         self._log = log
         self._waiting: deque[JobEvent] = deque(maxlen=_EVENTS_AT_MOST)
         self._sending = threading.Lock()
+        # A thread of its own: a bus that gives no answer must not hold up inputs and commits.
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="outbox")
+        self._submitting = threading.Lock()
+        self._next: Future[None] | None = None
 
-    def add(self, event: JobEvent) -> None:
-        """Let an event wait for the next ``flush``."""
+    def send(self, event: JobEvent) -> None:
+        """Send an event beside the caller; while one is being sent, all others go together."""
         self._waiting.append(event)
+        with self._submitting:
+            # One that has not begun takes this event too; of one that runs nobody knows.
+            if self._next is None or self._next.running() or self._next.done():
+                self._next = self._sender.submit(self.flush)
 
     def flush(self) -> None:
         """Send what waits; what cannot be sent waits for the next time."""
