@@ -156,7 +156,10 @@ class Watch:
         """Tell the dead-man check that we live, and for how long the policy lets us."""
         if self._settings.alive is not None:
             longest = self._policy.max_lifetime + self._policy.lifetime_grace
-            self._settings.alive.write_text(f"{int(longest.total_seconds())}\n")
+            # The check may read at any moment: an empty file would tell it no lifetime.
+            whole = self._settings.alive.with_suffix(".new")
+            whole.write_text(f"{int(longest.total_seconds())}\n")
+            whole.replace(self._settings.alive)
 
     @property
     def _policy(self) -> Policy:

@@ -31,3 +31,14 @@ def test_the_heartbeat_tells_the_dead_man_check_the_lifetime(tmp_path: Path) -> 
     slot = SlotWorld(tmp_path)
     slot.watch.beat()
     assert (tmp_path / "alive").read_text() == f"{24 * 3600 + 900}\n"
+
+
+def test_the_dead_man_check_reads_a_whole_lifetime_at_any_time(tmp_path: Path) -> None:
+    slot = SlotWorld(tmp_path)
+    slot.world.set_policy(replace(Policy(), max_lifetime=timedelta(days=100)))
+    # A heartbeat learns of a policy that the next one tells.
+    slot.watch.beat()
+    with (tmp_path / "alive").open() as opened:
+        slot.watch.beat()
+        assert opened.read() == f"{24 * 3600 + 900}\n"
+    assert (tmp_path / "alive").read_text() == f"{100 * 24 * 3600 + 900}\n"
