@@ -16,6 +16,7 @@ from spindown.contract.log import JOB_USED
 from spindown.contract.usage import UsageEnd, UsageRecord, encode_usage, measured_key
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import JobNeeds
+from spindown.domain.value_range import ATTEMPT_SECONDS_MOST
 from spindown.error import SpindownError
 from spindown.job.claimed_job import ClaimedJob
 from spindown.port import Clock, ObjectStore
@@ -164,7 +165,8 @@ class UsageRecorder:
             end=end,
             routed_at=before.routed_at,
             shape=taken.lease.shape,
-            seconds=(until - since).total_seconds(),
+            # Somebody may have set the clock, and no reader takes what no attempt lasts.
+            seconds=min(max((until - since).total_seconds(), 0.0), ATTEMPT_SECONDS_MOST),
             items=left.next_item - before.next_item,
             items_redone=max(taken.lease.items_done - before.next_item, 0),
             items_failed=left.items_failed - before.items_failed,

@@ -18,6 +18,7 @@ from spindown.domain.fleet import GpuUse, Worker
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import JobNeeds, JobType, Policy
 from spindown.domain.shape import Sized, shape_of
+from spindown.domain.value_range import ATTEMPT_SECONDS_MOST
 from spindown.job.cancel import cancel
 from spindown.memory import MemoryJobQueue
 from spindown.port import Outgoing
@@ -180,6 +181,20 @@ def test_a_job_too_short_to_be_seen_has_a_record_all_the_same(
     [a, b] = one.records()
     assert (a.job_id, a.items, a.cpu_mean, b.job_id) == ("a", 1, None, "b")
     assert len(list(one.world.objects.list(measured_prefix(WORKLOAD)))) == 1
+
+
+@pytest.mark.parametrize("hours", [-1, 24 * 40])
+def test_a_clock_that_is_set_loses_no_record(plant: Callable[..., Plant], hours: int) -> None:
+    def set_clock(polls: int) -> None:
+        if polls == 1:
+            one.world.clock.set_by(timedelta(hours=hours))
+
+    one = plant(before_poll=set_clock)
+    one.world.send({"job_id": "j", "items": items(1)})
+    one.slot.step()
+
+    [record] = one.records()
+    assert record.seconds == (0.0 if hours < 0 else ATTEMPT_SECONDS_MOST)
 
 
 def test_usage_and_manifest_tell_the_same_dollars(plant: Callable[..., Plant]) -> None:
