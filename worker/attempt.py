@@ -301,6 +301,7 @@ class Attempt:
 
     def _keep(self, done: ItemDone) -> None:
         self._buffer.keep(done, self._context.ports.clock.now())
+        self._buffer.check_gap()
         self._context.renewer.items_done += 1
 
     def _checkpoint(self, writer: Writer) -> None:

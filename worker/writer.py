@@ -29,6 +29,8 @@ from spindown.worker.log import EventLog
 from spindown.worker.workplace import Workplace
 
 _NO_REASON = "the code gave no reason"
+#: Of memory that results may take which no commit can: an earlier item has no answer.
+_GAP_BYTES_MAX = 1024**3
 
 
 class ResultBuffer:
@@ -115,6 +117,14 @@ class ResultBuffer:
         while self.row_end in self._results:
             self.row_end += 1
             self._row_grew_at = now
+
+    def check_gap(self) -> None:
+        """Check that not too much memory waits for an answer before it (raises TooMuch)."""
+        if not self.in_a_row and self.waiting_bytes > _GAP_BYTES_MAX:
+            size = _GAP_BYTES_MAX // 1024**2
+            raise TooMuch(
+                f"results of later items take more than {size} MiB, while item {self.next} has none"
+            )
 
     def take(self, now: datetime, state: State | None = None) -> Portion:
         """Take what is done in a row from the next item on, and the time since the last."""

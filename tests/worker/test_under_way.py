@@ -1,11 +1,14 @@
 """What is under way between this machine and S3 when the slot needs it, or must leave."""
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from spindown.contract.job.manifest import JobState
 from spindown.domain.policy import Policy
@@ -104,6 +107,24 @@ def test_state_being_committed_is_left_alone_until_it_is(tmp_path: Path) -> None
     assert not slot.events("slot_crashed")
     manifest = slot.world.manifest("j")
     assert (manifest.state, manifest.failures) == (JobState.COMPLETED, ())
+
+
+@pytest.mark.parametrize("batch_size", [20, sys.maxsize])
+def test_results_behind_a_gap_fill_no_memory(tmp_path: Path, batch_size: int) -> None:
+    def skip_first(task: Task, batch: Sequence[Item]) -> Sequence[Event | None]:
+        done = [ItemDone(index=item.index, size=100 * MEBIBYTE) for item in batch]
+        return [*done[1:], done[0], BatchDone()]
+
+    runner = ScriptedRunner(script=skip_first)
+    slot = SlotWorld(tmp_path, runner=runner, batch_size=batch_size)
+    for name, count in (("good", 10), ("bad", 20)):
+        slot.world.send({"job_id": name, "items": items(count)})
+        slot.step()
+    [failed] = slot.events("attempt_failed")
+    assert (failed["job_id"], failed["cause"]) == ("bad", FailureCause.TOO_MUCH)
+    # The eleventh that waits is too much.
+    assert (runner.polls, runner.kills) == (11 + 11, 1)
+    assert slot.world.manifest("good").state is JobState.COMPLETED
 
 
 def test_results_overtake_a_checkpoint_under_way_at_a_notice(

@@ -39,7 +39,8 @@ class FailureCause(StrEnum):
     BAD_RESULT = "bad-result"
     #: The code said that it was done before it had answered for every item.
     UNANSWERED = "unanswered"
-    #: What it has left is more than may be taken: too many files, too deep, larger than the disk.
+    #: What it has left is more than may be taken: too many files, too deep, larger than the disk;
+    #: or results of a gigabyte wait for that of an item before them.
     TOO_MUCH = "too-much"
     #: The disk is full, so that the worker could not go on.
     DISK_FULL = "disk-full"
