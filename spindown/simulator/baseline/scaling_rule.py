@@ -187,7 +187,7 @@ _ALL = (
     ),
     Baseline(
         name="batch",
-        title="AWS Batch: a machine per waiting job, kept 20 minutes",
+        title="AWS Batch, scale-down delay on: a machine per waiting job, kept 20 minutes",
         source="AWS Batch: SPOT_PRICE_CAPACITY_OPTIMIZED, minScaleDownDelayMinutes 20",
         rule=machine_per_job,
         pools=PoolChoice.DEEP,
