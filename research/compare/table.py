@@ -214,5 +214,6 @@ Batch on spot with all types and SPOT_PRICE_CAPACITY_OPTIMIZED, a machine for ea
 its scale-down delay of 20 minutes, the least that people can set; without it, as it comes, it costs
 about half on S1 and S2 and no more than ours on S3 ([rivals](rivals.md)), so that the targets below
 that name `batch`, and who keeps the promise on S3, hold with the delay alone. Its factor in S1 is
-of short office jobs, a promise of 10 minutes for ours, and two regions. L2 bounds the mean: what EC2 takes within an hour is free, so a lucky seed can be below it.
+of short office jobs, a promise of 10 minutes for ours, and two regions. L2 bounds the mean: what
+EC2 takes within an hour is free, so a lucky seed can be below it.
 """

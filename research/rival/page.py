@@ -157,9 +157,7 @@ def _targets(cells: Cells, over_bound: Mapping[str, float]) -> str:
             told = f"cheapest published system in time, over ours, {boot}, mean of {scenarios}"
             rows.append([f"{told} scenarios", "at least 1.25", f"{_mean(best):.2f}"])
             alike = {row: factor for row, factor in best.items() if row != _UNLIKE}
-            told = (
-                f"the same without {_UNLIKE}, where the cheapest hour is of the wrong type, {boot}"
-            )
+            told = f"the same without {_UNLIKE} (its cheapest hour is of the wrong type), {boot}"
             rows.append([told, "", f"{_mean(alike):.2f}" if alike else "-"])
         if best and boot == _BOUNDED and best.keys() <= over_bound.keys():
             most = _mean({row: factor * over_bound[row] for row, factor in best.items()})

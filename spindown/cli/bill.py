@@ -17,6 +17,7 @@ from spindown.cli.render.month_bill import render_bill, render_export_comparison
 from spindown.cli.render.screen import print_parts
 from spindown.cli.session import Session, open_session
 from spindown.contract.codec import encode
+from spindown.contract.name import SEPARATOR
 from spindown.domain.month_bill import (
     BillRow,
     ExportComparison,
@@ -91,6 +92,7 @@ def bill(  # noqa: PLR0913 - its options
                 deployment=session.deployment.name,
                 workloads=names,
                 instances=[one.instance_id for one in found.machines],
+                others=set(session.deployment.workloads) - set(names),
             )
         compared = compare_month(
             ledgers,
@@ -115,7 +117,7 @@ def bill(  # noqa: PLR0913 - its options
 def _alarm_metrics(session: Session) -> int:
     """Return how many metrics the alarms of the deployment read; 0 where that may not be asked."""
     try:
-        names = session.aws.alarms().states(session.deployment.name)
+        names = session.aws.alarms().states(f"{session.deployment.name}{SEPARATOR}")
     except AccessDenied:
         return 0
     name, more = _CONTROL_SHARE

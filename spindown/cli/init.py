@@ -231,7 +231,9 @@ def init(
         found = ask_account(_document(text, config), asked, local=local)
         document = tomllib.loads(text)
         place = {"region": found.region, "zones": list(found.zones)}
-        wanted = {**document, "deployment": {**document.get("deployment", {}), **place}}
+        own = document.get("deployment")
+        # What is no table is refused below, in the sentence for that.
+        wanted = {**document, "deployment": {**(own if isinstance(own, dict) else {}), **place}}
         edited = fill_in(text, region=found.region, zones=list(found.zones))
         text = _checked(edited, wanted, f"write {json.dumps(place)} into [deployment]")
     try:

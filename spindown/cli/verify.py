@@ -15,6 +15,7 @@ from rich.text import Text
 
 from spindown import __version__
 from spindown.cli import option
+from spindown.cli.render.canvas import check_page
 from spindown.cli.render.line import confirm, print_aside, print_line
 from spindown.cli.render.screen import format_seconds, open_console, show_live
 from spindown.cli.session import Session, is_local, open_session
@@ -108,6 +109,8 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
         )
         check_ready(workload, ports)
         foreseen = ask_again(partial(estimate, workload, plan, ports), _pause, every=plan.every)
+    if html is not None:
+        check_page(html, has_plots=False)
     _ask(plan, foreseen, yes=yes)
     verification = Verification(
         workload=workload, plan=plan, ports=ports, template=foreseen.template
@@ -119,7 +122,8 @@ def verify(  # noqa: PLR0913 - each is an option of the command line
     except KeyboardInterrupt:
         _end(verification, session)
         raise typer.Exit(_INTERRUPTED) from None
-    except SpindownError:
+    except (SpindownError, OSError):
+        # An output that is closed or full as well: nobody would watch what is left running.
         _end(verification, session)
         raise
     if verification.early_end:
@@ -238,13 +242,6 @@ def _report(
     said = "passed" if passed else "failed"
     place = "local system" if is_local() else session.deployment.region
     heading = f"spindown verify {said}: {session.deployment.name} in {place}"
-    if html is not None:
-        notes = [_EARLY[verification.early_end]] if verification.early_end else []
-        text = render_page(run, results, heading=heading, notes=notes)
-        try:
-            html.write_text(text, encoding="utf-8")
-        except OSError as exc:
-            raise BadInput("--html", str(html), f"give a path to write ({exc.strerror})") from exc
     if as_json:
         document = {
             "passed": passed,
@@ -259,7 +256,19 @@ def _report(
         }
         json.dump(document, sys.stdout)
         print()
-        return
+    else:
+        _print_checks(run, results, heading)
+    if html is not None:
+        notes = [_EARLY[verification.early_end]] if verification.early_end else []
+        text = render_page(run, results, heading=heading, notes=notes)
+        try:
+            html.write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise BadInput("--html", str(html), f"give a path to write ({exc.strerror})") from exc
+        print_aside(f"the report is in {html}")
+
+
+def _print_checks(run: VerifyRun, results: tuple[CheckResult, ...], heading: str) -> None:
     for one in results:
         print_line(f"{word_of(one):<9}{one.check.value:<15}{say_check(one)}")
     for machine in run.machines:
@@ -269,5 +278,3 @@ def _report(
             f"${machine.charged_usd:.4f} charged"
         )
     print_line(heading)
-    if html is not None:
-        print_aside(f"the report is in {html}")

@@ -401,8 +401,9 @@ class Config(TomlTable):
     pricing: PricingConfig = Field(default_factory=PricingConfig)
 
     def function_file(self, workload: str) -> Path | None:
-        """Return the file of the function that a workload is; None: it is none."""
-        code = self.workload[workload].run.code
+        """Return the file of the function that a workload is; None: it is none, or not in here."""
+        known = self.workload.get(workload)
+        code = None if known is None else known.run.code
         return next((one for one in map(Path, self.functions) if one == code), None)
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spindown.control.parquet import open_fenced
 from spindown.domain.month_bill import CostExport, CostKind, ExportLine, LineType
@@ -147,6 +147,15 @@ def export_files(path: Path) -> Sequence[Path]:
     return found
 
 
+class _Ours(NamedTuple):
+    """By what a line of an export is known as one that is asked for."""
+
+    deployment: str
+    workloads: frozenset[str]
+    instances: frozenset[str]
+    others: frozenset[str]
+
+
 def read_export(
     files: Sequence[Path],
     *,
@@ -155,6 +164,7 @@ def read_export(
     deployment: str,
     workloads: Collection[str],
     instances: Collection[str],
+    others: Collection[str] = (),
 ) -> CostExport:
     """Return what an export says of a deployment: by our tags, and by instances of our books.
 
@@ -165,6 +175,7 @@ def read_export(
         deployment: whose.
         workloads: its workloads.
         instances: ids of all instances that the books have.
+        others: workloads of the deployment whose lines are left out.
 
     Raises:
         BadInput: not such an export, or it has nothing of that time.
@@ -183,7 +194,7 @@ def read_export(
                 columns,
                 named,
                 span=(start, end),
-                ours=(deployment, frozenset(workloads), frozenset(instances)),
+                ours=_Ours(deployment, *map(frozenset, (workloads, instances, others))),
             )
     except duckdb.Error as exc:
         said = printable(" ".join(str(exc).split()))[:200]
@@ -263,7 +274,7 @@ def _read(
     named: str,
     *,
     span: tuple[datetime, datetime],
-    ours: tuple[str, frozenset[str], frozenset[str]],
+    ours: _Ours,
 ) -> CostExport:
     def text(name: str) -> str:
         column = getattr(form, name)
@@ -316,7 +327,7 @@ def _read(
         "SELECT resource, usage, service, line_type, currency, tags, sum(cost), sum(amount) "
         "FROM found WHERE begins < ? AND (contains(lower(tags), 'spindown') "
         "OR list_contains(?, regexp_extract(resource, 'i-[0-9a-f]{8,17}'))) GROUP BY ALL",
-        [end, sorted(ours[2])],
+        [end, sorted(ours.instances)],
     ).fetchall()
     lines, seen, currencies = [], set(), set()
     for resource, usage, service, line_type, currency, tagged, cost, amount in grouped:
@@ -363,13 +374,10 @@ def _instance_of(resource: str | None) -> str:
     return match[0] if match else ""
 
 
-def _is_ours(
-    tags: Mapping[str, str], instance: str, ours: tuple[str, frozenset[str], frozenset[str]]
-) -> bool:
-    deployment, workloads, instances = ours
+def _is_ours(tags: Mapping[str, str], instance: str, ours: _Ours) -> bool:
     if "deployment" in tags:
-        return tags["deployment"] == deployment
-    return instance in instances or tags.get("workload") in workloads
+        return tags["deployment"] == ours.deployment and tags.get("workload") not in ours.others
+    return instance in ours.instances or tags.get("workload") in ours.workloads
 
 
 def _line(

@@ -75,16 +75,12 @@ def read_month(
         )
         for name, ledger in ledgers.items()
     )
-    begun = [datetime.fromisoformat(day).replace(tzinfo=UTC) for x in bills for day in x.days]
-    control = (
-        estimate_control(
-            hours=(end - max(start, min(begun))) / _HOUR,
-            workloads=len(ledgers),
-            jobs=sum(one.jobs for one in bills),
-            alarm_metrics=alarm_metrics,
-        )
-        if begun
-        else ()
+    begun = max(start, min((one.begun for one in bills), default=end))
+    control = estimate_control(
+        hours=max((end - begun) / _HOUR, 0.0),
+        workloads=len(ledgers),
+        jobs=sum(one.jobs for one in bills),
+        alarm_metrics=alarm_metrics,
     )
     return MonthBill(deployment=deployment, start=start, end=end, workloads=bills, control=control)
 
@@ -171,8 +167,9 @@ def compare_month(
         is not None
     ]
     part = (end - start) / (bill.end - bill.start)
+    begun = max(start, min((one.begun for one in bill.workloads), default=end))
     control = estimate_control(
-        hours=(end - start) / _HOUR,
+        hours=max((end - begun) / _HOUR, 0.0),
         workloads=len(ledgers),
         jobs=part * sum(one.jobs for one in bill.workloads),
         alarm_metrics=alarm_metrics,

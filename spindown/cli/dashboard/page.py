@@ -31,7 +31,7 @@ from spindown.cli.wait import say_ends
 from spindown.config import format_duration
 from spindown.contract.dashboard import Widget, read_dashboard
 from spindown.contract.job.manifest import JobState
-from spindown.contract.name import resource_name
+from spindown.contract.name import SEPARATOR, resource_name
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import read_progress
 from spindown.operate.batch import BatchStatus, find_newest, read_batches
@@ -203,7 +203,7 @@ def _dashboard(session: Session, title: str, name: str, looked: Looked, details:
         raise BadInput("dashboard", name, remedy) from exc
     until = session.aws.clock.now()
     since = until - (looked.span or body.span)
-    alarms = session.aws.alarms().states(session.deployment.name)
+    alarms = session.aws.alarms().states(f"{session.deployment.name}{SEPARATOR}")
     alone = set(_alone(body.widgets))
     parts = [
         _widget(session, widget, number, since, until, alarms, is_alone=number in alone)

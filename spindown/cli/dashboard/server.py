@@ -118,8 +118,9 @@ def make_server(site: Site, port: int) -> ThreadingHTTPServer:
         timeout = _SECONDS_IDLE
 
         def do_GET(self) -> None:
-            host = self.headers.get("Host", "").rpartition(":")[0]
-            if host not in {_HOST, "localhost"}:
+            # Browsers leave out port 80.
+            host, _, port = self.headers.get("Host", "").partition(":")
+            if host not in {_HOST, "localhost"} or not (port or "80").isdecimal():
                 self._send(HTTPStatus.FORBIDDEN, "take the address that was printed")
                 return
             status, page = site.answer(self.path)

@@ -59,12 +59,12 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 _FRONT_MATTER = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
-def check_page(path: Path) -> None:
+def check_page(path: Path, *, has_plots: bool = True) -> None:
     """Refuse a page before the long work for it that could not be written after it.
 
     Raises:
         BadInput: there is no such folder, or it takes no file.
-        NotInstalled: the library that plots is missing.
+        NotInstalled: it has plots, and the library that draws them is missing.
     """
     if path.is_dir():
         raise BadInput("--html", str(path), f"name a file in this folder, such as {path}/page.html")
@@ -75,7 +75,8 @@ def check_page(path: Path) -> None:
     except OSError as exc:
         remedy = f"name a file that can be written ({exc.strerror})"
         raise BadInput("--html", str(path), remedy) from exc
-    require("plot")
+    if has_plots:
+        require("plot")
 
 
 def _check_writable(path: Path) -> None:

@@ -60,7 +60,9 @@ def check_caller(facts: Facts) -> Finding:
             what="credentials",
             found=facts.caller.reason,
             needed="credentials that AWS accepts",
-            remedy="aws sts get-caller-identity; then log in, or choose another AWS_PROFILE",
+            remedy=facts.caller.remedy(
+                "aws sts get-caller-identity; then log in, or choose another AWS_PROFILE"
+            ),
             severity=Severity.BLOCKED,
         )
     found = f"{facts.caller.arn}, account {facts.caller.account}"
@@ -198,13 +200,14 @@ def _check_spot_role(facts: Facts) -> Finding:
     what = "role AWSServiceRoleForEC2Spot"
     if facts.has_spot_role is True:
         return Finding(what=what, found="there")
-    is_known = facts.has_spot_role is False
+    has_role = facts.has_spot_role
+    remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
     # The scaler may create it, so its absence stops no launch.
     return Finding(
         what=what,
-        found="missing" if is_known else _reason(facts.has_spot_role),
+        found="missing" if has_role is False else _reason(has_role),
         needed="before the first spot request, which otherwise has to create it",
-        remedy="aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        remedy=has_role.remedy("grant iam:GetRole") if isinstance(has_role, Unknown) else remedy,
         severity=Severity.WARNING,
     )
 
@@ -264,14 +267,16 @@ def _check_concurrency(subject: DoctorSubject, facts: Facts) -> Finding:
     needed = len(subject.cases) + 2
     found = facts.concurrency
     is_enough = not isinstance(found, Unknown) and found >= needed
-    ask_for = max(_CONCURRENCY_ASKED, needed)
+    remedy = request_quota(
+        "lambda", CONCURRENCY_CODE, max(_CONCURRENCY_ASKED, needed), subject.region
+    )
+    if isinstance(found, Unknown):
+        remedy = found.remedy("grant lambda:GetAccountSettings")
     return Finding(
         what=f"Lambda concurrency in {subject.region} ({CONCURRENCY_CODE})",
         found=_reason(found) if isinstance(found, Unknown) else f"{found} at once",
         needed=f"{needed}, besides everything else in the account",
-        remedy=""
-        if is_enough
-        else request_quota("lambda", CONCURRENCY_CODE, ask_for, subject.region),
+        remedy="" if is_enough else remedy,
         severity=Severity.GOOD if is_enough else Severity.WARNING,
     )
 

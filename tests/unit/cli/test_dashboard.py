@@ -375,6 +375,8 @@ def test_the_server_serves_this_machine_and_no_script() -> None:
             assert headers["Content-Security-Policy"].startswith("default-src 'none'")
             assert headers["Refresh"] == "60"
             assert headers["Referrer-Policy"] == "no-referrer"
+            # On port 80 a browser leaves it out.
+            assert ask(address, Host="127.0.0.1")[0] == 200
             # A page of the web whose name points here.
             status, _, page = ask(address, Host="evil.example:80")
             assert (status, "hello" in page) == (403, False)

@@ -113,6 +113,8 @@ def test_what_cannot_be_asked_is_said_and_blocks_nothing(method: str, what: str)
     finding = world.finding(what)
 
     assert (finding.found, finding.severity) == (str(DENIED), Severity.WARNING)
+    # No quota is asked for and no role made where nobody knows whether it is there.
+    assert not finding.remedy.startswith("aws ")
     assert world.report().can_launch
 
 

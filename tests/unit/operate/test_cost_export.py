@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def focus_parquet(folder: Path, lines: Sequence[Used]) -> Path:
     return write_parquet(path, FOCUS_COLUMNS, [focus_row(line) for line in lines])
 
 
-def read(*files: Path) -> CostExport:
+def read(*files: Path, **asked: Any) -> CostExport:
     return read_export(
         files,
         start=START,
@@ -56,6 +57,7 @@ def read(*files: Path) -> CostExport:
         deployment="demo",
         workloads=["ocr"],
         instances=[INSTANCE],
+        **asked,
     )
 
 
@@ -114,6 +116,21 @@ def test_an_export_gives_what_is_ours_by_kind(tmp_path: Path, make: Make) -> Non
     assert (machine.resource_id, machine.amount) == (INSTANCE, 1.25)
     assert (found.begin, found.end) == (START + 5 * HOUR, START + 15 * HOUR)
     assert found.tags == {"spindown:deployment", "spindown:workload"}
+
+
+@pytest.mark.parametrize(("others", "dollars"), [((), 0.75), (("train",), 0.25)])
+def test_one_workload_is_compared_with_its_own_lines(
+    tmp_path: Path, others: tuple[str, ...], dollars: float
+) -> None:
+    other = {**OURS, "spindown:workload": "train"}
+    lines = [
+        Used(at=START, dollars=0.25, amount=1.0, resource=INSTANCE, tags=OURS),
+        Used(at=START, dollars=0.5, amount=1.0, resource="i-0fedcba9876543210", tags=other),
+    ]
+
+    found = read(cur_csv(tmp_path, lines), others=others)
+
+    assert sum(line.dollars for line in found.lines) == pytest.approx(dollars)
 
 
 def test_without_tags_instances_are_known_by_their_ids(tmp_path: Path) -> None:

@@ -111,6 +111,17 @@ def test_failed_items_are_told_beside_those_that_are_done() -> None:
     assert "7 failed" in screen_of(bill)
 
 
+def test_the_control_plane_costs_in_a_month_without_work_too() -> None:
+    world = ControlWorld()
+    before = world.now - timedelta(days=40)
+    world.put_day(before, SpendRow(dollars=1.0, items=1000, jobs=10))
+    idle, worked = bill_of(world, days=1), bill_of(a_world(), days=1)
+
+    hours = [sum(each.listed for each in bill.control) for bill in (idle, worked)]
+    assert idle.booked == 0.0
+    assert 0.0 < hours[0] < hours[1]
+
+
 @pytest.mark.parametrize("grouping", list(Grouping))
 def test_of_few_items_a_bill_tells_no_cost(grouping: Grouping) -> None:
     world = ControlWorld()
