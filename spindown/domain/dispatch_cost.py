@@ -1,7 +1,8 @@
 """What jobs of the past would have cost from a pool, each on a machine of its own, or side by side.
 
 A model of the machines' time, not of the market: every machine is there when it is asked for, and a
-job takes as long as it took. What differs is what is paid beside the work: boots, idle time, EC2's
+job takes as long as it took. Where machines take job after job, a job waits for one at work as long
+as the policy lets it. What differs is what is paid beside the work: boots, idle time, EC2's
 least minute, and the part of a shared machine that nobody uses.
 """
 
@@ -40,6 +41,8 @@ class MachineTerms:
     boot: timedelta
     #: How long a machine waits for more.
     idle: timedelta
+    #: How long a job may wait for a machine at work, dedicated ones aside.
+    start_within: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +59,23 @@ def compare_dispatches(jobs: Sequence[PastJob], terms: MachineTerms) -> tuple[Di
     """Return what each way would have cost, the cheapest first; of equals, the simplest first.
 
     Worked, two jobs of 60 s that come at once, a boot of 60 s, idle for 60 s: from a pool with one
-    slot a machine each has its own, which waits for more at the end, 2 x 180 s. Dedicated they are
-    2 x 120 s, and side by side 180 s of a shared machine.
+    slot a machine the second one starts 120 s later on the machine of the first, if it may wait so
+    long: 60 + 2 x 60 + 60 = 240 s. Else each has its own, which waits for more at the end, 2 x 180
+    s. Dedicated they are 2 x 120 s, and side by side 180 s of a shared machine.
     """
-    prices: Mapping[Dispatch, tuple[float | None, int, timedelta]] = {
-        Dispatch.POOL: (terms.alone, terms.pool_slots, terms.idle),
-        Dispatch.DEDICATED: (terms.alone, 1, timedelta(0)),
-        Dispatch.SHARED: (terms.shared, terms.shared_slots, terms.idle),
+    prices: Mapping[Dispatch, tuple[float | None, int]] = {
+        Dispatch.POOL: (terms.alone, terms.pool_slots),
+        Dispatch.DEDICATED: (terms.alone, 1),
+        Dispatch.SHARED: (terms.shared, terms.shared_slots),
     }
     found = []
-    for dispatch, (price, slots, idle) in prices.items():
+    for dispatch, (price, slots) in prices.items():
         if price is None or not jobs:
             continue
-        reuses = dispatch is not Dispatch.DEDICATED
-        lives = _lives(jobs, slots=slots, boot=terms.boot, idle=idle, reuses=reuses)
+        if dispatch is Dispatch.DEDICATED:
+            lives = [terms.boot + job.took for job in jobs]
+        else:
+            lives = _lives(jobs, terms, slots)
         paid = sum((max(life, LEAST_BILLED) for life in lives), timedelta(0))
         found.append(
             DispatchCost(dispatch=dispatch, dollars=price * (paid / _HOUR), machines=len(lives))
@@ -105,29 +111,31 @@ class _Machine:
     def done_at(self) -> datetime:
         return max(self.free_at)
 
+    def starts(self, job: PastJob) -> datetime:
+        """Return when it could start a job."""
+        return max(job.at, min(self.free_at))
 
-def _lives(
-    jobs: Sequence[PastJob], *, slots: int, boot: timedelta, idle: timedelta, reuses: bool
-) -> list[timedelta]:
-    """Return how long each machine is paid for, if a job that finds no free slot gets a machine.
 
-    The machine that was busy last takes the next job, so that the others end.
+def _lives(jobs: Sequence[PastJob], terms: MachineTerms, slots: int) -> list[timedelta]:
+    """Return how long each machine is paid for, if machines take job after job.
+
+    A job that would wait too long gets a machine, unless one is free before that has booted. Of
+    several free ones the machine that was busy last takes the job, so that the others end.
     """
+    idle, patience = terms.idle, max(terms.start_within, terms.boot)
     alive: list[_Machine] = []
     over: list[timedelta] = []
     for job in sorted(jobs, key=lambda each: each.at):
-        if not reuses:
-            over.append(boot + job.took)
-            continue
         ended = [one for one in alive if one.done_at + idle < job.at]
         over += [one.done_at + idle - one.launched_at for one in ended]
         alive = [one for one in alive if one.done_at + idle >= job.at]
-        ready = [one for one in alive if min(one.free_at) <= max(job.at, one.launched_at + boot)]
+        ready = [one for one in alive if min(one.free_at) <= job.at + patience]
         if ready:
-            taker = max(ready, key=lambda one: one.done_at)
+            # Of equally early ones, the one that is done last.
+            taker = min(ready, key=lambda one: (one.starts(job), job.at - one.done_at))
         else:
-            taker = _Machine(launched_at=job.at, free_at=[job.at + boot] * slots)
+            taker = _Machine(launched_at=job.at, free_at=[job.at + terms.boot] * slots)
             alive.append(taker)
         slot = taker.free_at.index(min(taker.free_at))
-        taker.free_at[slot] = max(job.at, taker.free_at[slot]) + job.took
+        taker.free_at[slot] = taker.starts(job) + job.took
     return over + [one.done_at + idle - one.launched_at for one in alive]

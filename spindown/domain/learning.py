@@ -249,6 +249,14 @@ def _throughput(
     return Throughput(items_per_hour=whole, measured=True, samples=record.reports)
 
 
+def reference_throughput(knowledge: Knowledge, policy: Policy, *, without_gpu: bool) -> float:
+    """Return items an hour of the machine on which work is told (``reference_machine``)."""
+    if without_gpu:
+        # No machine is like it, so that what all have shown counts.
+        return policy.throughput_estimate * workload_scale(knowledge, policy)
+    return _throughput(knowledge, ("T4", 1.0), policy).items_per_hour
+
+
 def usual_throughput(knowledge: Knowledge, policy: Policy) -> float:
     """Return items an hour of one slot of the kind that the workload has run on most.
 

@@ -284,6 +284,7 @@ def _compare(
         shared_slots=policy.shared_slots,
         boot=boot_p50(known.knowledge, policy),
         idle=idle_timeout(known.knowledge, pool),
+        start_within=policy.start_within,
     )
     jobs = [
         PastJob(at=record.started_at, took=timedelta(seconds=record.seconds)) for record in records

@@ -417,22 +417,33 @@ def _judge(advice: Advice, count: _Count) -> tuple[Verdict, ...]:
 
 
 def _judge_items(advice: Advice) -> Verdict:
-    """Judge the longest item without a checkpoint, on the type that is launched most."""
+    """Judge the longest item without a checkpoint, on the type that is launched most.
+
+    In the zone that bears the longest, by its usual price and own rate; of equals, the cheapest.
+    """
     gathered, counts = advice.gathered, advice.best.result.types
     name = max(counts, key=lambda each: counts[each], default="")
     used = [x for x in gathered.prices.listings if x.instance_type.name == name]
     listing = used[0] if used else _cheapest(gathered)
-    zones = [zone for zone in listing.zones.values() if zone.spot]
     items = [x.item_seconds for x in gathered.traffic.arrivals if not x.keeps_state]
     boot, extra = gathered.subject.boot, _extra(advice)
-    on_demand = (listing.on_demand or math.inf) + extra
-    return judge_long_items(
-        longest=max(items, default=0.0) / listing.speed / _HOUR,
-        rate=min((zone.reclaims_per_hour for zone in zones), default=0.0),
-        boot=(boot.at_least + boot.median) / _HOUR,
-        spot=min((p for z in zones for _, p in z.spot), default=on_demand) + extra,
-        on_demand=on_demand,
-    )
+    on_demand = listing.on_demand or math.inf
+    sold = [
+        (median(price for _, price in zone.spot), zone.reclaims_per_hour)
+        for zone in listing.zones.values()
+        if zone.spot
+    ]
+    verdicts = [
+        judge_long_items(
+            longest=max(items, default=0.0) / listing.speed / _HOUR,
+            rate=rate,
+            boot=(boot.at_least + boot.median) / _HOUR,
+            spot=price + extra,
+            on_demand=on_demand + extra,
+        )
+        for price, rate in sorted(sold) or [(on_demand, 0.0)]
+    ]
+    return max(verdicts, key=lambda each: each.break_even or 0.0)
 
 
 def _is_in_time(advice: Advice) -> bool:

@@ -35,7 +35,7 @@ from spindown.domain.learning import (
     boot_p50,
     boot_p95,
     items_per_job,
-    workload_scale,
+    reference_throughput,
 )
 from spindown.domain.offer import HOURS_PER_MONTH, InstanceRequirements
 from spindown.domain.policy import Policy
@@ -72,7 +72,7 @@ class SimulatedWorkload:
         """Return the size of a job: as measured, or as the policy estimates."""
         known = self.knowledge
         is_learned = bool(known.jobs.jobs or known.throughput)
-        an_hour = self.policy.throughput_estimate * workload_scale(known, self.policy)
+        an_hour = reference_throughput(known, self.policy, without_gpu=self.is_without_gpu)
         return JobShape(
             items=items_per_job(known, self.policy),
             item_seconds=3600.0 / an_hour,
@@ -83,7 +83,12 @@ class SimulatedWorkload:
     @property
     def reference(self) -> str:
         """Return the machine on which times and hours of its work are told."""
-        return reference_machine(without_gpu=self.requirements.gpu_count_max == 0)
+        return reference_machine(without_gpu=self.is_without_gpu)
+
+    @property
+    def is_without_gpu(self) -> bool:
+        """Tell whether its work needs no GPU."""
+        return not self.requirements.allows_gpu
 
 
 def default_subject() -> SimulatedWorkload:
@@ -261,7 +266,8 @@ def gather(options: SimulationOptions, connect: Connect = open_session) -> Gathe
     buyer = Buyer(
         requirements=needs,
         slots=subject.slots,
-        spot_price_ratio=subject.policy.spot_price_ratio_estimate,
+        policy=subject.policy,
+        knowledge=subject.knowledge,
         reclaims_per_hour=options.reclaims_per_hour,
     )
     prices = pay(_find_prices(options, subject, session, traffic, buyer), subject.pricing)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -13,6 +13,7 @@ from spindown.cli.history.option import RECLAIMS_PER_HOUR
 from spindown.cli.history.row import HistoryRow, read_rows
 from spindown.config.form import REGION_NAME
 from spindown.domain.account_pricing import Pricing
+from spindown.domain.learning import Knowledge, reference_throughput, throughput
 from spindown.domain.offer import (
     CapacityType,
     InstanceRequirements,
@@ -20,7 +21,7 @@ from spindown.domain.offer import (
     SpotPrice,
     slot_count,
 )
-from spindown.domain.relative_throughput import relative_throughput
+from spindown.domain.policy import Policy
 from spindown.domain.requirement import misfit
 from spindown.error import BadInput
 from spindown.port import Market, PriceHistory
@@ -67,8 +68,10 @@ class Buyer:
     requirements: InstanceRequirements
     #: ``run.slots``.
     slots: str
-    #: Spot price over on-demand price, used if the on-demand price is unknown.
-    spot_price_ratio: float
+    #: Gives the throughput of a T4, and spot price over on-demand price where that is unknown.
+    policy: Policy = field(default_factory=Policy)
+    #: How fast the workload has been on what.
+    knowledge: Knowledge = field(default_factory=Knowledge)
     reclaims_per_hour: float = RECLAIMS_PER_HOUR
 
 
@@ -93,7 +96,9 @@ def made_up_prices(
         sold["instance_types"] = CPU_TYPES
     market = sample_market(seed=seed, days=days, **sold)
     listings = tuple(
-        _of_one_slot(listing, buyer) for listing in market if _fits(listing.instance_type, buyer)
+        replace(listing, speed=_speed(listing.instance_type, buyer, listing.speed))
+        for listing in market
+        if _fits(listing.instance_type, buyer)
     )
     if not listings:
         known = ", ".join(dict.fromkeys(listing.instance_type.name for listing in market))
@@ -105,7 +110,7 @@ def made_up_prices(
     return MarketHistory(
         source=f"a made-up market of {names} in three zones{where}",
         listings=listings,
-        notes=tuple(left_out),
+        notes=(*left_out, *_measured(listings, buyer)),
     )
 
 
@@ -273,7 +278,7 @@ def _list(
         price = found.on_demand.get((region, name))
         if price is None:
             middle = median(seen.price for pool in zones.values() for seen in pool)
-            price = round(middle / buyer.spot_price_ratio, 4)
+            price = round(middle / buyer.policy.spot_price_ratio_estimate, 4)
             estimated.append(name)
         listings.append(
             Listing(
@@ -295,9 +300,9 @@ def _list(
         f"{say_count(f'{buyer.reclaims_per_hour:g}', 'time')} an hour"
     )
     if estimated:
-        share = f"{buyer.spot_price_ratio:.0%} of on-demand"
+        share = f"{buyer.policy.spot_price_ratio_estimate:.0%} of on-demand"
         notes.append(f"on-demand prices of {_few(estimated)} are estimated: spot for {share}")
-    return tuple(listings), notes
+    return tuple(listings), [*notes, *_measured(listings, buyer)]
 
 
 def _begin(found: _Found, traffic: ArrivalHistory) -> tuple[datetime, list[str]]:
@@ -344,17 +349,29 @@ def _steps(pool: Sequence[SpotPrice], begin: datetime, length: float) -> Steps:
     return tuple(steps)
 
 
-def _of_one_slot(listing: Listing, buyer: Buyer) -> Listing:
-    """Return a listing of the made-up market, whose speeds are of whole GPUs."""
-    slots = slot_count(listing.instance_type.gpu_count, buyer.slots)
-    return replace(listing, speed=listing.speed / slots)
+def _speed(instance_type: InstanceType, buyer: Buyer, made_up: float | None = None) -> float:
+    """Return how fast one slot is, the T4 being 1: as measured, else as a plan expects it.
 
-
-def _speed(instance_type: InstanceType, buyer: Buyer) -> float:
-    """Return how fast one slot is by the datasheets, the T4 being 1."""
-    name, count = instance_type.processor
-    whole = relative_throughput(name, count, vcpus=instance_type.vcpus)
+    ``made_up``: how fast the whole machine is until it is measured, in a made-up market.
+    """
+    known, policy = buyer.knowledge, buyer.policy
+    expected = throughput(known, instance_type, policy)
+    whole = made_up
+    if whole is None or expected.measured:
+        without_gpu = not buyer.requirements.allows_gpu
+        reference = reference_throughput(known, policy, without_gpu=without_gpu)
+        whole = expected.items_per_hour / reference
     return whole / slot_count(instance_type.gpu_count, buyer.slots)
+
+
+def _measured(listings: Iterable[Listing], buyer: Buyer) -> Iterator[str]:
+    """Say of how many types the speed is measured."""
+    types = {each.instance_type.name: each.instance_type for each in listings}
+    known, policy = buyer.knowledge, buyer.policy
+    measured = [name for name, kind in types.items() if throughput(known, kind, policy).measured]
+    if measured:
+        count = f"{len(measured)} of {say_count(len(types), 'type')}"
+        yield f"speeds of {count} are as measured ({_few(measured)}), of others they are estimated"
 
 
 def _region(zone: str) -> str:

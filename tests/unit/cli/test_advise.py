@@ -24,10 +24,11 @@ from spindown.cli.simulate.alternative import Alternative, ours, simulate_all
 from spindown.config import parse_duration
 from spindown.domain.advice import Answer
 from spindown.domain.boot import BootPhase
-from spindown.domain.offer import CapacityType
+from spindown.domain.offer import CapacityType, extra_price_per_hour
 from spindown.domain.policy import Policy, Rung
+from spindown.domain.reason import ReasonCode
 from spindown.reason_text import say
-from spindown.simulator import SimResult
+from spindown.simulator import SimResult, Zone
 from tests.page import form, shown
 from tests.unit.cli.guide import not_in_guide
 from tests.unit.cli.trial import a_present
@@ -411,6 +412,27 @@ def test_a_deadline_is_useless_where_no_rung_waits(
     assert long_jobs(replace(present, settings=settings), gathered, 1.0) is None
     due = replace(present.settings, policy=Policy(finish_within=timedelta(hours=9)))
     assert long_jobs(replace(present, settings=due), gathered, 1.0) is None
+
+
+def test_long_items_are_judged_in_a_zone_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _gathered(tmp_path, monkeypatch)
+    steps = ((0.0, 0.3), (60.0, 0.01), (120.0, 0.3))
+    zones = {
+        "busy": Zone(spot=((0.0, 0.2),), reclaims_per_hour=0.5),
+        "calm": Zone(spot=steps, reclaims_per_hour=0.02),
+        "dear": Zone(spot=((0.0, 0.5),), reclaims_per_hour=0.01),
+    }
+    listings = tuple(replace(one, on_demand=0.55, zones=zones) for one in gathered.prices.listings)
+    prices = replace(gathered.prices, listings=listings)
+    verdicts = advise(replace(gathered, prices=prices), 600.0, run_alone).verdicts
+    (judged,) = (x for x in verdicts if x.reason.code is ReasonCode.CASE_LONG_ITEMS)
+
+    # Neither the least price of all time, nor the least rate of any zone.
+    assert judged.reason.about["rate"] == 0.02
+    extra = extra_price_per_hour(gathered.subject.root_volume_gib)
+    assert judged.reason.about["spot"] == pytest.approx(0.3 + extra)
 
 
 @pytest.mark.parametrize(

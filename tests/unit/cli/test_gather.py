@@ -12,7 +12,14 @@ from spindown.cli.history.arrival import ArrivalHistory, keep_last
 from spindown.cli.history.gather import gather
 from spindown.cli.history.option import SimulationOptions
 from spindown.cli.session import Session
-from spindown.contract.row import BAKED_RATE, BOOT_RATE, JOB_RATE, image_sort_key
+from spindown.contract.row import (
+    BAKED_RATE,
+    BOOT_RATE,
+    JOB_RATE,
+    image_sort_key,
+    throughput_sort_key,
+)
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.error import BadInput
 from spindown.memory import MemoryClock, MemoryTrafficHistory
 from spindown.simulator import BOOTS, Arrival, Boot
@@ -108,6 +115,23 @@ def test_a_deployment_gives_history_prices_and_its_policy() -> None:
     assert {zone for each in gathered.prices.listings for zone in each.zones} == set(ZONES)
     assert {each.region for each in gathered.prices.listings} == {REGION}
     assert gathered.scenario.length == 2 * DAY
+
+
+def test_a_deployment_gives_the_speeds_that_it_measured() -> None:
+    world, aws, session = a_deployment()
+    sheet = relative_throughput("L40S", 1.0)
+    estimate = session.workload(WORKLOAD).policy.throughput_estimate
+    for gpu, times in (("T4", 1.0), ("L40S", 2.0 * sheet)):
+        sort = throughput_sort_key(gpu, 1.0)
+        world.put(sort, count=1e3 * times * estimate, hours=1e3, reports=100.0, lives=10_000.0)
+    aws.history.record("demo--classify", world.clock.now() - timedelta(hours=3))
+    options = SimulationOptions(arrivals="cloudwatch", prices="sample", deployment="demo", days=1.0)
+    gathered = gather(options, lambda *_, **__: session)
+    arrival, speeds = gathered.traffic.arrivals[0], gathered.prices.listings
+
+    assert arrival.item_seconds == pytest.approx(3600.0 / estimate, rel=0.001)
+    (fast,) = (one.speed for one in speeds if one.instance_type.gpu_name == "L40S")
+    assert fast == pytest.approx(2.0 * sheet, rel=0.001)
 
 
 def test_a_file_gives_the_policy_and_the_deployment_the_history(tmp_path: Path) -> None:

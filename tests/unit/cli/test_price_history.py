@@ -12,7 +12,10 @@ import pytest
 from spindown.cli.history.arrival import ArrivalHistory
 from spindown.cli.history.price import Buyer, made_up_prices, pay, read_live, read_prices
 from spindown.domain.account_pricing import Discount, PaidMachines, Pricing
+from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.offer import CapacityType, InstanceRequirements
+from spindown.domain.policy import Policy
+from spindown.domain.relative_throughput import relative_throughput
 from spindown.error import BadInput
 from spindown.local.market.catalogue import instance_types
 from spindown.memory import MemoryClock, MemoryMarket, PortCall, intercept
@@ -22,7 +25,7 @@ from spindown.simulator.scenario import DAY
 from tests.builders import a_type
 from tests.unit.cli.history import HOUR, MONDAY, a_file, a_traffic
 
-BUYER = Buyer(requirements=InstanceRequirements(), slots="per-gpu", spot_price_ratio=0.5)
+BUYER = Buyer(requirements=InstanceRequirements(), slots="per-gpu")
 
 #: The present, where one is asked for.
 NOW = MONDAY + timedelta(days=10)
@@ -83,6 +86,50 @@ def test_slots_of_a_made_up_market_share_their_gpu_s_speed() -> None:
 
     assert [each.speed for each in whole] == [1.0, 1.5, 2.4, 4.5, 3.0]
     assert [each.speed for each in shared] == [each.speed / 4 for each in whole]
+
+
+#: A T4 as its data sheet says, and an L40S twice as fast as its own; 1000 an hour are estimated.
+MEASURED = {
+    ("T4", 1.0): ThroughputRecord(items=1e6, hours=1e3, reports=100, lives=10_000),
+    ("L40S", 1.0): ThroughputRecord(
+        items=2e6 * relative_throughput("L40S", 1.0), hours=1e3, reports=100, lives=10_000
+    ),
+}
+
+
+def test_a_gpu_is_as_fast_as_it_was_measured(tmp_path: Path) -> None:
+    knowledge = Knowledge(throughput=MEASURED)
+    path = a_file(tmp_path, PRICES.replace("g5.xlarge", "g6e.xlarge"), "p.csv")
+    buyer = replace(BUYER, policy=Policy(throughput_estimate=1000.0), knowledge=knowledge)
+    prices, made_up = read_prices(path, a_traffic(), buyer), made_up_prices(1, a_traffic(), buyer)
+    fast = pytest.approx(2.0 * relative_throughput("L40S", 1.0), rel=0.001)
+
+    four, one = prices.listings
+    assert one.instance_type.name == "g6e.xlarge"
+    assert one.speed == fast
+    # So are four T4, of which one alone was measured.
+    assert four.instance_type.name == "g4dn.12xlarge"
+    assert four.speed == pytest.approx(1.0, rel=0.001)
+    assert any("1 of 2 types" in note and "g6e.xlarge" in note for note in prices.notes)
+    assert [each.speed for each in made_up.listings] == [pytest.approx(1.0), 1.5, 2.4, fast, 3.0]
+    assert any("2 of 5 types" in note for note in made_up.notes)
+
+
+def test_slots_share_the_speed_that_was_measured() -> None:
+    knowledge = Knowledge(
+        throughput={kind: replace(each, items=each.items / 4.0) for kind, each in MEASURED.items()},
+        slots="4",
+    )
+    policy = Policy(throughput_estimate=1000.0)
+    shared = replace(BUYER, slots="4", policy=policy, knowledge=knowledge)
+    speeds = {
+        each.instance_type.name: each.speed
+        for each in made_up_prices(1, a_traffic(), shared).listings
+    }
+
+    assert speeds["g6e.xlarge"] == pytest.approx(
+        2.0 * relative_throughput("L40S", 1.0) / 4.0, rel=0.001
+    )
 
 
 def test_a_price_of_the_morning_holds_for_jobs_at_noon(tmp_path: Path) -> None:
@@ -290,7 +337,6 @@ def test_live_prices_are_those_of_fitting_types_in_our_zones() -> None:
     buyer = Buyer(
         requirements=InstanceRequirements(gpu_names=frozenset({"A10G"})),
         slots="per-gpu",
-        spot_price_ratio=0.5,
     )
     prices = read_live(
         market, market, {"us-east-1": zones[:1]}, a_traffic(), buyer, now=MONDAY + 24 * HOUR
@@ -307,7 +353,6 @@ def test_a_market_where_nothing_fits_says_so() -> None:
     buyer = Buyer(
         requirements=InstanceRequirements(gpu_names=frozenset({"H100"})),
         slots="per-gpu",
-        spot_price_ratio=0.5,
     )
     with pytest.raises(BadInput, match="allow none of its types"):
         made_up_prices(1, a_traffic(), buyer)

@@ -23,9 +23,9 @@ HOUR = timedelta(hours=1)
 
 
 def terms(**changes: Any) -> MachineTerms:
-    """Return machines of 1 USD an hour that boot in a minute and wait for another."""
-    minute = timedelta(minutes=1)
-    usual = {"alone": 1.0, "shared": 1.0, "boot": minute, "idle": minute}
+    """Return machines of 1 USD an hour that boot in a minute and wait for another; no job waits."""
+    minute, at_once = timedelta(minutes=1), timedelta(0)
+    usual = {"alone": 1.0, "shared": 1.0, "boot": minute, "idle": minute, "start_within": at_once}
     return MachineTerms(**{"pool_slots": 1, "shared_slots": 2, **usual, **changes})
 
 
@@ -67,6 +67,30 @@ def test_what_each_way_would_have_cost(
 def test_a_pool_holds_as_many_jobs_as_its_machines_have_slots() -> None:
     found = costs(compare_dispatches(jobs((0, 60), (0, 60)), terms(pool_slots=2)))
     assert (round(found[POOL].dollars * 3600), found[POOL].machines) == (180, 1)
+
+
+@pytest.mark.parametrize(
+    ("start_within", "pool", "shared"),
+    [
+        pytest.param(119, (5 * 180, 5), (2 * 180 + 180, 3), id="too little to wait"),
+        pytest.param(120, (2 * 240 + 180, 3), (240 + 180, 2), id="for one other"),
+        pytest.param(900, (60 + 5 * 60 + 60, 1), (60 + 3 * 60 + 60, 1), id="for all others"),
+    ],
+)
+def test_a_job_waits_for_a_machine_at_work_while_it_may(
+    start_within: int, pool: tuple[int, int], shared: tuple[int, int]
+) -> None:
+    patient = terms(start_within=timedelta(seconds=start_within))
+    found = costs(compare_dispatches(jobs(*[(0, 60)] * 5), patient))
+    told = {name: (round(x.dollars * 3600), x.machines) for name, x in found.items()}
+    assert told == {POOL: pool, DEDICATED: (5 * 120, 5), SHARED: shared}
+
+
+def test_jobs_that_may_wait_are_for_a_pool() -> None:
+    at_once = jobs(*[(0, 60)] * 10)
+    assert compare_dispatches(at_once, terms(shared=None))[0].dispatch is DEDICATED
+    patient = terms(shared=None, start_within=timedelta(minutes=15))
+    assert compare_dispatches(at_once, patient)[0].dispatch is POOL
 
 
 def test_a_minute_is_the_least_that_is_paid() -> None:
