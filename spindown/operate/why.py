@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from spindown.contract.decision import Decision, decision_prefix
+from spindown.contract.row import DecisionRow
 from spindown.control.policy_edit import current_policy
 from spindown.control.rightsizing import read_learned
 from spindown.domain.fleet import Worker
@@ -37,7 +38,8 @@ class Why:
     decisions: tuple[Decision, ...]
     #: Keys of decisions that cannot be read.
     unreadable: tuple[str, ...]
-    #: When a tick last came to the newest decision; None: it is not in the bucket.
+    #: When a tick last came to the newest decision, for the same reasons; None: none has since it
+    #: was stored, or it is not in the bucket.
     confirmed_at: datetime | None
     #: What that tick counted (``DecisionRow.counts``).
     counts: Mapping[str, float]
@@ -70,7 +72,7 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
     launches = view.launches.values()
     running += sum(launch.is_open for launch in launches)
     row = view.decision
-    is_newest = row is not None and bool(decisions) and row.key == decisions[0].key
+    is_newest = row is not None and bool(decisions) and _is_same(row, decisions[0])
     made, barred, unknown = (None, NO_REASON, "") if running else _plan_next(workload, ports)
     return Why(
         workload=workload,
@@ -88,6 +90,21 @@ def explain(workload: str, ports: ControlPorts, *, last: int) -> Why:
         unknown=unknown,
         barred=barred,
         sizes=_sizes(workload, ports),
+    )
+
+
+def _is_same(row: DecisionRow, newest: Decision) -> bool:
+    """Tell whether the last tick decided as in the newest decision, and for the same reasons.
+
+    One that decides the same for another reason is not stored, as these change from tick to tick.
+    """
+    last, first = row.summary, newest.summary
+    return (
+        row.key == newest.key
+        and row.outcome == newest.outcome
+        and last.sizing.code == first.sizing.code
+        and last.why.code == first.why.code
+        and last.ended_early.code == first.ended_early.code
     )
 
 

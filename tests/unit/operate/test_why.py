@@ -9,10 +9,17 @@ from typing import Any
 from spindown.cli.explain.why import show
 from spindown.cli.render.screen import TextConsole
 from spindown.contract.codec import encode
-from spindown.contract.decision import Outcome, decision_prefix
-from spindown.contract.row import requeued_sort_key, worker_partition
+from spindown.contract.decision import DecisionSummary, Outcome, decision_prefix
+from spindown.contract.row import (
+    DECISION,
+    control_partition,
+    requeued_sort_key,
+    worker_partition,
+)
 from spindown.domain.fleet import RequeuedJob
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.error import Unreachable
+from spindown.ledger import Ledger
 from spindown.memory import PortCall
 from spindown.operate.why import Why, explain
 from spindown.port import Key, Outgoing, RefusalKind, Write
@@ -100,6 +107,19 @@ def test_says_until_when_the_newest_decision_held() -> None:
 
     assert [d.at for d in found.decisions] == [first.at]
     assert found.confirmed_at == last.at
+
+
+def test_a_decision_for_another_reason_is_not_the_same() -> None:
+    world = ControlWorld()
+    world.tick()
+    world.tick()
+    row = Ledger(world.table, WORKLOAD).read().decision
+    assert row is not None
+    other = DecisionSummary(sizing=Reason(ReasonCode.IN_TIME))
+    key = Key(control_partition(WORKLOAD), DECISION)
+    world.table.write(Write(key=key, set=encode(replace(row, summary=other))))
+
+    assert explain(WORKLOAD, world.ports, last=5).confirmed_at is None
 
 
 def test_names_an_unreadable_decision_and_tells_the_others() -> None:
