@@ -29,7 +29,7 @@ from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters
 from spindown.job.redrive import redrive as send_back
 from spindown.job.redrive_item import say_given_up, send_failed_again
-from spindown.job.result import read_batch
+from spindown.job.result import read_batch, read_progress
 from spindown.job.route import why_forbidden
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count
@@ -131,13 +131,8 @@ def _send_jobs(
         print_aside(f"{command} shows what cannot be sent back, and removes it if asked")
     if not lost and (missing := _find_missing(named, found)):
         # Of several names one is looked at, which the remedy names.
-        name, remedy = missing[0], f"name jobs in the dead-letter queue of {workload}"
-        store = session.work_store(workload)
-        if batch := _find_batch(name, store):
-            again = f"`spindown redrive {workload} --items {name}`"
-            given_up = say_given_up(batch, workload, store)
-            remedy = given_up or f"{remedy}, or send failed items again: {again}"
-        raise BadInput("JOB", name if len(missing) == 1 else missing, remedy)
+        remedy = _say_missing(missing[0], workload, session.work_store(workload))
+        raise BadInput("JOB", missing[0] if len(missing) == 1 else missing, remedy)
     if not found and not as_json:
         what = "lost job" if lost else "dead letter to send back"
         again = f"spindown redrive {workload} --items BATCH{session.options}"
@@ -153,6 +148,25 @@ def _send_jobs(
 def _find_missing(named: Collection[str], found: Collection[str]) -> Sequence[str]:
     """Return the names of which nothing was found; of a split job its children are found."""
     return sorted(name for name in named if not any(is_one_of(one, (name,)) for one in found))
+
+
+def _say_missing(name: str, workload: str, store: ObjectStore) -> str:
+    """Return what to do about a name of which there is no dead letter."""
+    remedy = f"name jobs in the dead-letter queue of {workload}"
+    if batch := _find_batch(name, store):
+        again = f"`spindown redrive {workload} --items {name}`"
+        given_up = say_given_up(batch, workload, store)
+        return given_up or f"{remedy}, or send failed items again: {again}"
+    with suppress(SpindownError):
+        job = read_progress(name, store)
+        if job.is_given_up:
+            hidden = "another reader may hide its letter for 15 minutes, then redrive it again"
+            return f"{remedy}: this one was given up, and {hidden}"
+        if job.is_over:
+            return f"{remedy}: this one is {job.word}"
+        if job.state is not None:
+            return f"{remedy}: this one is {job.word}, as one that was sent back is"
+    return remedy
 
 
 def _find_batch(name: str, store: ObjectStore) -> Batch | None:

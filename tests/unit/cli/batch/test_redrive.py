@@ -91,6 +91,24 @@ def test_names_a_job_that_is_not_there(account: Account) -> None:
     assert account.waiting(account.dead_letters) == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (JobState.RUNNING, "waiting"),
+        (JobState.CANCELLED, "cancelled"),
+        (JobState.FAILED, "given up"),
+    ],
+)
+def test_a_job_without_a_letter_is_told_as_it_is(
+    account: Account, state: JobState, word: str
+) -> None:
+    job = Manifest(job_id="a", epoch=1, owner="i-1/0", state=state, items=1, released=True)
+    account.store(manifest_key("a"), encode_manifest(job))
+
+    with pytest.raises(BadInput, match=word):
+        redrive("ocr", ["a"], config=account.config)
+
+
 def test_a_letter_that_is_left_where_it_is_fails_the_command(account: Account) -> None:
     account.bury_text("no job")
 
