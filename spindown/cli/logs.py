@@ -143,6 +143,7 @@ def show_jobs(
 
         follower = LogFollower(live, ends.look_on, session.aws.clock)
         _show_until_over(follower, screen, note, say_now, look_around)
+        ends.look_again()
     screen.show_ends(ends.ended)
     return ends.ended
 

@@ -279,6 +279,13 @@ class JobEnds:
         self.is_ending = 2 * (len(self.ended) - before) >= len(names)
         return not self._open
 
+    def look_again(self) -> None:
+        """Read once more how cancelled jobs have ended: their workers add dollars after that."""
+        names = [job for job, end in self.ended.items() if end.state is JobState.CANCELLED]
+        read = partial(read_progress, store=self._store)
+        with suppress(Throttled, Unreachable), ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            self.ended.update(zip(names, pool.map(read, names), strict=True))
+
     def look_on(self) -> bool:
         """Look again as long as most jobs of a look had ended; tell whether all are over."""
         while not self.look():

@@ -302,6 +302,17 @@ def test_to_follow_ends_a_little_after_the_job(scene: Scene) -> None:
     assert ends.ended["j"].state is JobState.COMPLETED
 
 
+def test_dollars_that_come_after_a_cancel_are_read(scene: Scene) -> None:
+    scene.leave(state=JobState.CANCELLED)
+    ends = JobEnds(["j"], scene.store)
+    assert ends.look()
+    scene.leave(state=JobState.CANCELLED, cost_usd=0.5)
+
+    ends.look_again()
+
+    assert ends.ended["j"].cost_usd == 0.5
+
+
 def test_a_large_batch_is_looked_at_in_turn(scene: Scene) -> None:
     jobs = [f"j-{number}" for number in range(50)]
     for job_id in jobs:
