@@ -87,8 +87,11 @@ class JobProgress:
         """Return how often it has failed so far, and what was said of the last; "": never."""
         if not self.failures or self.is_over:
             return ""
-        count = say_count(self.failures, "failure")
-        return f"{count}; last: {self.last_failure or 'the worker was lost'}"
+        if not self.last_failure:
+            # Every failure says something: these are losses.
+            count = "1 loss" if self.failures == 1 else f"{self.failures:,} losses"
+            return f"{count}: the worker ended without a word"
+        return f"{say_count(self.failures, 'failure')}; last: {self.last_failure}"
 
     @property
     def items_over(self) -> int:

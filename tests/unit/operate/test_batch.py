@@ -422,6 +422,18 @@ def test_a_job_between_two_tries_waits_and_names_its_failure() -> None:
     assert detail.next_tries == {}
 
 
+def test_an_attempt_that_said_nothing_is_told_as_a_loss() -> None:
+    world = World()
+    world.submit("b", jobs=1)
+    loss = Failure(at=NOW, instance_id="i-1", epoch=1, kind="loss")
+    world.leave("b-00000", HALF, released=True, failures=(loss,), losses=1)
+
+    (job,) = world.detail("b").failing
+
+    assert job.failures_told.startswith("1 loss")
+    assert replace(job, failures=2).failures_told.startswith("2 losses")
+
+
 def test_a_job_that_nobody_gets_yet_tells_when_it_is_tried() -> None:
     world = World()
     world.submit("b", jobs=1)
