@@ -15,14 +15,17 @@ import typer
 from spindown.cli.render.bar import open_bar
 from spindown.cli.render.batch import say_failed
 from spindown.cli.render.line import print_aside
-from spindown.contract.codec import encode
+from spindown.contract.codec import decode, encode, from_json
+from spindown.contract.decision import Outcome
 from spindown.contract.job.batch import Batch, batch_of_job
 from spindown.contract.job.manifest import JobState
 from spindown.contract.log import followed_ids, is_one_of
+from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchEnd
 from spindown.domain.fleet import Lease, WorkerState
+from spindown.domain.policy import Policy
 from spindown.domain.reason import ReasonCode
-from spindown.error import BadInput, SpindownError
+from spindown.error import BadInput, ContractError, SpindownError
 from spindown.job.result import JobProgress
 from spindown.job.submit import SendStage
 from spindown.ledger import LedgerView
@@ -46,6 +49,8 @@ _LOOK_SECONDS = 2.0
 _STATES_A_LOOK = 100
 #: Different causes of failures that are told; each attempt may word its own.
 _CAUSES_SHOWN = 5
+#: Outcomes of a tick that wanted a machine and got none.
+_STOPPED = frozenset({Outcome.HELD, Outcome.BLOCKED, Outcome.NOTHING_FITS, Outcome.REFUSED})
 #: Silence before it is told why nothing is at work, and from one look at that to the next.
 _QUIET_FOR, _WHY_EVERY = timedelta(seconds=20), timedelta(seconds=6)
 
@@ -140,7 +145,9 @@ def _find_awaited(
         return coming
     if tried := next((job for job in view.requeued_jobs if is_one_of(job, jobs)), ""):
         at = next_tries(view, now).get(tried)
-        return ("next try", tried), f"{tried}: {say_next_try(at, now)}"
+        kind, why = _find_stop(view)
+        said = f"{tried}: {say_next_try(at, now)}"
+        return ("next try", tried, *kind), f"{said}; {why}" if why else said
     # A shape's machine takes jobs of that alone.
     idle = [one for one in view.workers.values() if one.state is WorkerState.IDLE]
     if any(one.takes_jobs and one.shape in shapes for one in idle):
@@ -148,9 +155,26 @@ def _find_awaited(
     # What was decided last may be older than the jobs.
     if view.decision is None or view.decision.summary.sizing.code is ReasonCode.NOTHING_WAITS:
         return ("worker",), "waiting for a worker"
-    outcome, summary = view.decision.outcome, view.decision.summary
+    kind, why = _find_decided(view.decision)
+    return kind, f"waiting: {why}"
+
+
+def _find_decided(decision: DecisionRow) -> tuple[tuple[str, ...], str]:
+    outcome, summary = decision.outcome, decision.summary
     codes = (summary.sizing.code, summary.why.code, summary.ended_early.code)
-    return ("decision", outcome, *codes), f"waiting: {say_outcome(outcome, summary)}"
+    return ("decision", outcome, *codes), say_outcome(outcome, summary)
+
+
+def _find_stop(view: LedgerView) -> tuple[tuple[str, ...], str]:
+    """Return what keeps a slot from coming for a job that is tried again, likewise; "": nothing."""
+    if view.decision is not None and view.decision.outcome in _STOPPED:
+        return _find_decided(view.decision)
+    # While the message is hidden, no decision tells.
+    with suppress(ContractError):
+        policy = decode(Policy, from_json("policy", view.policy.effective))
+        if policy.max_workers == 0:
+            return ("drained",), "`max_workers` is 0, so no slot comes: see `spindown status`"
+    return (), ""
 
 
 def _find_held_back(view: LedgerView, jobs: Collection[str]) -> tuple[tuple[str, ...], str] | None:

@@ -2,23 +2,28 @@
 
 import hashlib
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from spindown.cli.render.bar import open_lines
 from spindown.cli.wait import is_well, say_awaited, say_trouble, told_why, wait_for
+from spindown.contract.codec import encode
+from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
-from spindown.contract.row import BatchRow
+from spindown.contract.row import BatchRow, DecisionRow, PolicyRow
 from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob, WorkerState
+from spindown.domain.policy import Policy
+from spindown.domain.reason import Reason, ReasonCode
 from spindown.ec2sim import MemoryClock
 from spindown.error import SpindownError, Unreachable
 from spindown.job.cancel import REASON
 from spindown.ledger import LedgerView
 from spindown.memory.store import MemoryObjectStore
 from spindown.port import StoredObject
+from spindown.reason_text import say_next_try
 from tests.builders import NOW, a_lease, a_worker
 
 
@@ -203,6 +208,25 @@ def test_who_waits_for_a_batch_hears_which_must_be_over() -> None:
     assert said("alone-00000").startswith("i-1 boots")
     batches["night"] = BatchRow(since=NOW)
     assert said("night-00000").startswith("i-1 boots")
+
+
+@pytest.mark.parametrize("at", [None, NOW + timedelta(seconds=50)])
+def test_what_keeps_a_slot_from_a_next_try_is_told(at: datetime | None) -> None:
+    job = RequeuedJob(job_id="j", sent_at=NOW, at=NOW, items=1, items_done=0, next_try_at=at)
+    about: dict[str, str | int | float] = {"max_workers": 0, "workload": "w", "deployed": 1}
+    summary = DecisionSummary(why=Reason(ReasonCode.MAX_WORKERS, about))
+    blocked = DecisionRow(at=NOW, digest="d", key="k", outcome=Outcome.BLOCKED, summary=summary)
+    drained = PolicyRow(effective=json.dumps(encode(Policy(max_workers=0))))
+
+    def said(**changes: Any) -> str:
+        return say_awaited(LedgerView(requeued_jobs={"j": job}, **changes), {"j"}, NOW)
+
+    alone = said(policy=PolicyRow(effective=json.dumps(encode(Policy()))))
+    assert say_next_try(at, NOW) in alone
+    assert "max_workers" not in alone
+    for told in (said(decision=blocked), said(policy=drained)):
+        assert told.startswith(alone)
+        assert "max_workers" in told
 
 
 def test_only_a_machine_of_its_shape_is_one_that_comes() -> None:
