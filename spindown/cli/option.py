@@ -60,6 +60,11 @@ def place_commands(text: str, place: str) -> str:
 GIVEN: ContextVar[str] = ContextVar("given", default="")
 
 
+def place_given(text: str) -> str:
+    """Return a text whose commands have the options that this process was given."""
+    return place_commands(text, GIVEN.get())
+
+
 def place_of(arguments: Sequence[str]) -> str:
     """Return the options of a command line that name a deployment, each with a space before it."""
     place, is_local, words = "", False, iter(arguments)

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from threading import Event
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
 
 from spindown.cli import option
+from spindown.cli.option import place_given
 from spindown.cli.render.batch import render_batch
 from spindown.cli.render.line import goes_on, told_if_slow
 from spindown.cli.render.screen import open_console, render_status, show_live
@@ -43,7 +44,7 @@ def status(
         known = session.deployment.workloads
         found = [_read_one(session, name, workload) for name in names or known]
     if as_json:
-        print(json.dumps([encode(entry) for entry in found]))
+        print(json.dumps([to_json(entry) for entry in found]))
         return
     now = session.aws.clock.now()
     parts = [
@@ -53,6 +54,16 @@ def status(
         for entry in found
     ]
     open_console().print(Group(*parts))
+
+
+def to_json(found: Status | BatchDetail) -> dict[str, Any]:
+    """Return it for programs; the commands that its sentences name find the same deployment."""
+    row: dict[str, Any] = encode(found)
+    if isinstance(found, Status):
+        row["decision"] = place_given(found.decision)
+        row["notes"] = list(map(place_given, found.notes))
+        row["troubles"] = list(map(place_given, found.troubles))
+    return row
 
 
 def _read_one(session: Session, name: str, workload: str | None) -> Status | BatchDetail:
@@ -94,7 +105,7 @@ def watch(
         looks = _looks(session, workloads, every, Event())
         if as_json:
             for look in looks:
-                print(json.dumps([encode(entry) for entry in look]), flush=True)
+                print(json.dumps([to_json(entry) for entry in look]), flush=True)
         else:
             show_live(open_console(), (Group(*map(render_status, look)) for look in looks))
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from spindown.cli import option
 from spindown.cli.explain.plan import plan_to_json
+from spindown.cli.option import place_given
 from spindown.cli.render.decision import render_decision, say_confirmed, say_same
 from spindown.cli.render.line import told_if_slow
 from spindown.cli.render.screen import TextConsole, format_seconds, open_console
@@ -19,6 +20,7 @@ from spindown.cli.session import open_session
 from spindown.contract.codec import encode
 from spindown.contract.decision import Decision
 from spindown.domain.fleet import Worker
+from spindown.domain.reason import ReasonCode
 from spindown.operate.plan import PlannedTick
 from spindown.operate.why import Why, explain
 from spindown.reason_text import say, say_count, say_dead_letters, say_number, say_waiting
@@ -46,7 +48,7 @@ def why(
         ports = session.control_ports()
         found = [explain(name, ports, last=last) for name in names]
     if as_json:
-        print(json.dumps([_to_json(entry) for entry in found]))
+        print(json.dumps([to_json(entry) for entry in found]))
         return
     show(open_console(), found, top)
 
@@ -75,7 +77,7 @@ def say_now(found: Why) -> str:
     if made is None:
         return f"Nothing runs. What would be launched cannot be said: {found.unknown}."
     choice = made.plan.choice
-    if made.queue.is_empty:
+    if made.queue.is_empty or (found.next_tries and not made.queue.visible):
         why = "no message can be received" if found.next_tries else "nothing waits"
     else:
         reason = choice.blocked_by or choice.sizing.reason
@@ -102,8 +104,11 @@ def _say_offer(made: PlannedTick) -> str:
 
 def _say_try(found: Why) -> str:
     due = found.now.next_try_at if found.now else None
-    if due is None and found.next_tries:
+    if found.next_tries and (found.now is None or not found.now.queue.visible):
         # Told with the jobs that wait for it.
+        return ""
+    if found.now and found.now.plan.choice.blocked_by.code is ReasonCode.MAX_WORKERS:
+        # No tick changes that: what does was told with it.
         return ""
     if due is None and found.barred:
         return f"The next message would launch nothing: {say(found.barred)}."
@@ -152,7 +157,8 @@ def _say_lost(worker: Worker) -> str:
     return f"{worker.instance_id} ({worker.pool}) ended at {at}: {say(worker.reason)}"
 
 
-def _to_json(found: Why) -> dict[str, Any]:
+def to_json(found: Why) -> dict[str, Any]:
+    """Return it for programs; the commands that its sentences name find the same deployment."""
     return {
         "workload": found.workload,
         "at": encode(found.at),
@@ -162,7 +168,7 @@ def _to_json(found: Why) -> dict[str, Any]:
         "counts": dict(found.counts),
         "running": found.running,
         "lost": [encode(worker) for worker in found.lost],
-        "failing": list(found.failing),
+        "failing": list(map(place_given, found.failing)),
         "next_tries": encode(found.next_tries),
         "dead_letters": found.dead_letters,
         "now": plan_to_json(found.now) if found.now else None,

@@ -13,6 +13,7 @@ from shutil import get_terminal_size
 
 import typer
 
+from spindown.cli.option import place_given
 from spindown.error import printable
 
 #: Is given what is being done from now on.
@@ -38,9 +39,12 @@ def print_line(text: str) -> None:
 
 
 def print_aside(text: str) -> None:
-    """Print a line of ours to stderr at once, whatever was stored in it."""
+    """Print a line of ours to stderr at once, whatever was stored in it.
+
+    The commands that it names find the same deployment.
+    """
     clear_note()
-    sys.stderr.write(printable(f"spindown: {text}") + "\n")
+    sys.stderr.write(printable(f"spindown: {place_given(text)}") + "\n")
     sys.stderr.flush()
 
 
@@ -152,7 +156,7 @@ class _Note:
             if self._ended is not None:
                 return False
             self._ended = ended = threading.Event()
-            self._text = text
+            self._text = place_given(text)
             self._began = self._changed_at = time.monotonic()
             self._is_terminal = sys.stderr.isatty()
             if patience is None:
@@ -165,6 +169,7 @@ class _Note:
 
     def change(self, text: str) -> None:
         """Say this from the next time on; "": nothing."""
+        text = place_given(text)
         with self._lock:
             if text != self._text:
                 self._text, self._changed_at = text, time.monotonic()

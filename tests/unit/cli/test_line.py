@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from spindown.cli.option import GIVEN
 from spindown.cli.render.line import (
     confirm,
     noted_if_slow,
@@ -69,6 +70,23 @@ def test_what_is_said_meanwhile_has_its_line_alone() -> None:
         assert screen.is_written.wait(60.0)
         print_aside("careful")
     assert screen.seen() == ["spindown: careful", ""]
+
+
+def test_commands_of_a_line_find_the_same_deployment() -> None:
+    given = GIVEN.set(" --local")
+    try:
+        with redirect_stderr(screen := Screen()):
+            print_aside("see `spindown status`")
+            with noted_if_slow("nothing", patience=0.0) as note:
+                note("ask `spindown why`")
+                while "why" not in screen.getvalue():
+                    screen.is_written.clear()
+                    assert screen.is_written.wait(60.0)
+    finally:
+        GIVEN.reset(given)
+
+    assert "`spindown status --local`" in screen.getvalue()
+    assert "`spindown why --local`" in screen.getvalue()
 
 
 class File(io.StringIO):

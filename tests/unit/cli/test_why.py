@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from spindown.cli.explain.why import say_now, show
+from spindown.cli.explain.why import to_json as why_to_json
+from spindown.cli.option import GIVEN
 from spindown.cli.render.decision import render_decision, say_same
 from spindown.cli.render.screen import TextConsole
 from spindown.contract.decision import (
@@ -316,6 +318,44 @@ def test_a_command_that_is_named_finds_the_same_deployment() -> None:
         "`spindown logs b-1 --config a.toml --local` says why, `spindown docs stop` how to go on",
         "`spindown run --config a.toml --local -- make` runs it; `spindown status --help` helps",
     ]
+
+
+def test_commands_in_json_find_the_same_deployment() -> None:
+    found = replace(
+        explain(WORKLOAD, ControlWorld().ports, last=1), failing=("see `spindown logs j`",)
+    )
+    given = GIVEN.set(" --local")
+    try:
+        row = why_to_json(found)
+    finally:
+        GIVEN.reset(given)
+
+    assert row["failing"] == ["see `spindown logs j --local`"]
+
+
+def test_no_try_is_promised_that_a_tick_cannot_make() -> None:
+    world = with_policy()
+    begin_drain(WORKLOAD, world.ports)
+    world.send(1)
+    found = explain(WORKLOAD, world.ports, last=1)
+
+    assert found.now is not None
+    assert found.now.next_try_at is not None
+    assert f"{found.now.next_try_at:%H:%M:%S}" not in say_now(found)
+
+
+def test_what_is_hidden_until_its_next_try_waits_for_no_tick() -> None:
+    world = ControlWorld()
+    world.send(1)
+    world.queue.receive(wait=timedelta(0), visibility=timedelta(minutes=5))
+    found = explain(WORKLOAD, world.ports, last=1)
+    hidden = replace(found, next_tries={"j": NOW + timedelta(minutes=5)})
+
+    assert found.now is not None
+    assert found.now.next_try_at is not None
+    at = f"{found.now.next_try_at:%H:%M:%S}"
+    assert at in say_now(found)
+    assert at not in say_now(hidden)
 
 
 def test_a_drained_fleet_tells_the_command_that_undoes_it() -> None:

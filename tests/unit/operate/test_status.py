@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from spindown.cli.explain.status import to_json
+from spindown.cli.option import GIVEN
 from spindown.cli.render.saving import format_item_cost
 from spindown.cli.render.screen import TextConsole, format_seconds, render_status
 from spindown.contract import row as rows
@@ -64,6 +66,18 @@ def put_row(table: Table, sort: str, value: object) -> None:
         # As its launch has written it.
         machine = Key(rows.control_partition("ocr"), rows.machine_sort_key(value.instance_id))
         table.write(Write(key=machine, set=encode(value)))
+
+
+def test_commands_in_json_find_the_same_deployment() -> None:
+    see = "see `spindown why`"
+    found = replace(World().status(), decision=see, notes=(see,), troubles=(see,))
+    given = GIVEN.set(" --local")
+    try:
+        row = to_json(found)
+    finally:
+        GIVEN.reset(given)
+
+    assert {row["decision"], *row["notes"], *row["troubles"]} == {"see `spindown why --local`"}
 
 
 def screen_of(status: Status, *, width: int = 140, ended: bool = False) -> str:
