@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown import config
-from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.contract.run_spec import LOG_BYTES_A_DAY
 from spindown.contract.settings import FREE_PARAMETER_BYTES_MAX
 from spindown.domain.bake_or_bootstrap import image_dollars
 from spindown.domain.control_cost import (

@@ -33,7 +33,7 @@ from spindown.contract.settings import (
     WorkloadSettings,
 )
 from spindown.domain.account_pricing import Pricing
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
+from spindown.domain.retry_or_dead_letter import MAX_RECEIVE_COUNT
 from spindown.infra.iam import worker as grants
 from spindown.infra.iam.statement import make_profile, make_role, regional, write_log
 from spindown.infra.observability.alarm import lost_events, make_alarm

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spindown.contract.usage import UsageEnd, UsageRecord
-from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Backlog, Launch, LaunchState, Lease, Worker, WorkerState
 from spindown.domain.learning import JobSizes, Knowledge
 from spindown.domain.offer import (
@@ -21,6 +20,7 @@ from spindown.domain.policy import Policy
 from spindown.domain.pool_cooldown import PoolCooldown
 from spindown.domain.ranking import CandidateList, rank
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.domain.schedule import Demand, StartPlan
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.aws.clock import SystemClock
-from spindown.contract.run import RunMode, RunSpec
+from spindown.contract.run_spec import RunMode, RunSpec
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Policy
 from spindown.error import NotFound

@@ -49,7 +49,7 @@ from spindown.aws.wiring import Aws
 from spindown.contract import tag
 from spindown.contract.location import work_root
 from spindown.contract.queue import queue_of_shape
-from spindown.contract.run import RunMode
+from spindown.contract.run_spec import RunMode
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch
 from spindown.error import ContractError, SpindownError

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from spindown.contract.row import processor_kind
-from spindown.contract.run import Results, RunMode, RunSpec
+from spindown.contract.run_spec import Results, RunMode, RunSpec
 from spindown.domain.boot import BootPhase, boot_phases
 from spindown.domain.fleet import Worker
 from spindown.domain.policy import Dispatch

@@ -2,7 +2,7 @@
 
 Which ending it is says ``worker.attempt``; when a worker must leave, as at a notice of EC2, the
 table in ``domain.worker_lifecycle``. What a manifest notes of a job that is given back:
-``job.release``. Whether a failed job is tried again: ``domain.dead_letter``.
+``job.release``. Whether a failed job is tried again: ``domain.retry_or_dead_letter``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +19,9 @@ from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.result import ItemStatus
 from spindown.contract.metric import class_of
 from spindown.domain.batch import BatchEnd, end_of_job
-from spindown.domain.dead_letter import is_excused
 from spindown.domain.lease import outage_wait
 from spindown.domain.policy import JobNeeds, Policy
+from spindown.domain.retry_or_dead_letter import is_excused
 from spindown.domain.rightsizing.type_size import VRAM
 from spindown.error import SpindownError, Throttled, Unreachable, WriteConflict
 from spindown.job.claimed_job import ClaimedJob, SlotId

@@ -15,7 +15,7 @@ from spindown.contract.job.batch import UPLOADS
 from spindown.contract.job.event import DETAIL_TYPES, event_source
 from spindown.contract.job.manifest import STATES
 from spindown.contract.location import parse_location, work_root
-from spindown.contract.run import ecr_registry, is_parameter
+from spindown.contract.run_spec import ecr_registry, is_parameter
 from spindown.contract.usage import measured_prefix
 from spindown.infra.iam.statement import (
     OF_THIS_ACCOUNT,

@@ -17,8 +17,8 @@ from constructs import Construct
 
 from spindown.config import format_duration
 from spindown.contract.name import WEBHOOK_ALARM, failed_events_name, resource_name
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.policy import Policy
+from spindown.domain.retry_or_dead_letter import MAX_RECEIVE_COUNT
 from spindown.infra.observability.metric import (
     DAY,
     FIVE_MINUTES,

@@ -15,7 +15,7 @@ from spindown.infra.observability.alarm import (
     workload_alarms,
 )
 from spindown.infra.observability.metric import MetricScope
-from spindown.infra.observability.overview import OverviewDashboard
+from spindown.infra.observability.overview_dashboard import OverviewDashboard
 from spindown.infra.observability.query import SavedQueries, UsageTable
 from spindown.infra.observability.workload_dashboard import WorkloadDashboard
 from spindown.infra.shared.stack import DeploymentStack

@@ -19,7 +19,7 @@ from spindown.domain.cost_rise_cause import LITTLE_USE
 from spindown.domain.fleet import WorkerState
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy
-from spindown.infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from spindown.infra.observability.dashboard_layout import Graph, Section, lay_out, show_alarms
 from spindown.infra.observability.metric import DAY, HOUR, MINUTE, MetricScope
 
 #: Variable of metric math -> the metric whose sum over a day it is.

@@ -9,7 +9,7 @@ from spindown.aws.error import (
     translated,
 )
 from spindown.contract.location import parse_location
-from spindown.contract.run import is_parameter
+from spindown.contract.run_spec import is_parameter
 from spindown.error import NotFound
 from spindown.port import (
     VPC_CODE,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindown.aws.error import translated
-from spindown.contract.run import is_parameter
+from spindown.contract.run_spec import is_parameter
 from spindown.error import ContractError, NotFound
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from spindown.aws.error import translated
 from spindown.contract.queue import HIDDEN_FOR, KEPT_FOR, POLL
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.fleet import Backlog
+from spindown.domain.retry_or_dead_letter import MAX_RECEIVE_COUNT
 from spindown.error import (
     ContractError,
     NotFound,

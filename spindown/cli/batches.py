@@ -31,7 +31,7 @@ from spindown.job.source_search import (
     read_source_jobs,
 )
 from spindown.job.submit import BATCH_REMEDY
-from spindown.operate.batch import BatchStatus, find_newest, read_batches
+from spindown.operate.batch_status import BatchStatus, find_newest, read_batches
 from spindown.operate.spent import Spent, spent_of
 from spindown.port import ObjectStore
 from spindown.reason_text import say_count, say_dollars

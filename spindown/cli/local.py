@@ -27,7 +27,7 @@ from spindown.cli.render.table import make_table
 from spindown.cli.session import local_aws
 from spindown.contract.codec import encode
 from spindown.contract.name import holds_jobs, is_entry, resource_name
-from spindown.contract.run import is_parameter
+from spindown.contract.run_spec import is_parameter
 from spindown.ec2sim.instance import InstanceState
 from spindown.error import NotFound, SpindownError
 from spindown.installed import require

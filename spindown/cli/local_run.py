@@ -27,7 +27,7 @@ from spindown.contract.codec import from_json
 from spindown.contract.codec import to_json as check_json
 from spindown.contract.job.result import ItemStatus, OutputFile, Record, to_row
 from spindown.contract.log import USER_OUTPUT, USER_PROGRESS
-from spindown.contract.run import RunMode
+from spindown.contract.run_spec import RunMode
 from spindown.error import BadInput, ContractError, SpindownError, printable
 from spindown.job.attachment.checkpoint_store import measure
 from spindown.reason_text import say_count

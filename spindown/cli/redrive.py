@@ -20,10 +20,10 @@ from spindown.contract.job.batch import Batch
 from spindown.contract.job.message import JobMessage
 from spindown.contract.log import is_one_of
 from spindown.control.market import types_on_sale
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT
 from spindown.domain.offer import InstanceType
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason
+from spindown.domain.retry_or_dead_letter import MAX_RECEIVE_COUNT
 from spindown.error import BadInput, SpindownError
 from spindown.job.lost_message import LOOKED_AT_AFTER, redrive_lost
 from spindown.job.redrive import DeadLetter, Redriven, RedriveOutcome, find_dead_letters

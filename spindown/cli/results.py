@@ -30,7 +30,7 @@ from spindown.error import BadInput, ContractError, NotFound, SpindownError, pri
 from spindown.installed import require
 from spindown.job.lease_row import is_held
 from spindown.job.result import JobProgress, count_items, read_progress, read_records
-from spindown.operate.batch import cancelled_why
+from spindown.operate.batch_status import cancelled_why
 from spindown.operate.download import fetch_outputs
 from spindown.operate.record_file import RecordFormat, index_of, write_csv, write_records
 from spindown.port import ObjectStore

@@ -33,7 +33,7 @@ from spindown.error import BadInput, SpindownError
 from spindown.job.cancel import cancel
 from spindown.job.result import JobProgress, read_progress, read_records
 from spindown.job.submit import Draft, name_batch, submit_items
-from spindown.operate.batch import expect_shape, shapes_of
+from spindown.operate.batch_status import expect_shape, shapes_of
 from spindown.operate.download import fetch_outputs
 from spindown.operate.sent_folder import OUTPUTS, exit_status, pack_folder, send_folder
 from spindown.operate.why import read_decisions

@@ -31,7 +31,7 @@ from spindown.job.result import JobProgress, find_jobs
 from spindown.job.shape_queue import backlogs, read_shapes
 from spindown.job.source_search import is_address
 from spindown.ledger import Ledger
-from spindown.operate.batch import Outlook, expect_shape_of, read_outlook
+from spindown.operate.batch_status import Outlook, expect_shape_of, read_outlook
 from spindown.operate.status import Status, read_status, with_next_try
 from spindown.port import (
     ControlPorts,

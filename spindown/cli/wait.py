@@ -29,7 +29,7 @@ from spindown.error import BadInput, ContractError, SpindownError
 from spindown.job.result import JobProgress
 from spindown.job.submit import SendStage
 from spindown.ledger import LedgerView
-from spindown.operate.batch import cancelled_why, coming_for, first_failed, shapes_of
+from spindown.operate.batch_status import cancelled_why, coming_for, first_failed, shapes_of
 from spindown.operate.log import JobEnds
 from spindown.operate.status import next_tries
 from spindown.port import ObjectStore

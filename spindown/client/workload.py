@@ -69,7 +69,7 @@ from spindown.job.result import JobProgress, read_batch, read_progress
 from spindown.job.shape_queue import backlogs
 from spindown.job.submit import ITEMS_PER_JOB, Draft, SendStage, check_after, submit_items, upload
 from spindown.job.submit import name_batch as make_name
-from spindown.operate.batch import BatchState, state_of
+from spindown.operate.batch_status import BatchState, state_of
 from spindown.operate.download import digest_of
 from spindown.operate.log import JobEnds
 from spindown.operate.result_stream import CommittedItem, FoundWork, stream_results

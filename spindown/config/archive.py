@@ -22,7 +22,7 @@ from spindown.config.schema import WorkloadConfig
 from spindown.config.validation_error import translate
 from spindown.contract.location import is_whole
 from spindown.contract.pack import Member, is_left_out, pack_members
-from spindown.contract.run import (
+from spindown.contract.run_spec import (
     RUN_SPEC_NAME,
     RunSpec,
     code_version,

@@ -2,7 +2,7 @@
 
 from spindown.config.image import ImageConfig
 from spindown.config.run import RunConfig
-from spindown.contract.run import ecr_registry, is_parameter
+from spindown.contract.run_spec import ecr_registry, is_parameter
 
 #: What every worker uses, as the names of endpoints end (AWS PrivateLink Guide, "AWS services that
 #: integrate"): results and code, the ledger, jobs, its log, events of jobs.

@@ -19,7 +19,7 @@ from spindown.config.form import (
     name_pattern,
     remedy,
 )
-from spindown.contract.run import OnNewCode, Results
+from spindown.contract.run_spec import OnNewCode, Results
 from spindown.domain.worker_lifecycle import STOP_GRACE_AT_MOST
 
 ImageReference = Annotated[

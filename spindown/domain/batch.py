@@ -2,7 +2,8 @@
 
 A batch is over once each of its jobs is. ``job.batch_end`` looks at them in their order, and
 ``is_forgotten`` says when it gives up. The topic tells people, and
-``functions.webhook`` posts the same to an address of theirs.
+``functions.webhook`` posts the same to an address of theirs. What ``spindown batches`` shows is
+worked out in ``operate.batch_status``.
 """
 
 from dataclasses import dataclass, replace

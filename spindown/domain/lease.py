@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Policy
 from spindown.domain.reason import UNTIL_CHANGED
+from spindown.domain.retry_or_dead_letter import Failure
 
 
 class JobRecord(Protocol):

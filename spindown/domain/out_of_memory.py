@@ -2,9 +2,9 @@
 
 The memory is that of its machine or that of a GPU, the needs ``MEMORY`` and ``VRAM``.
 
-Where this is not possible, its attempt has failed like any other (``dead_letter``). An attempt that
-had used little (``had_used_little``) has failed too, and yet the job goes on with more. What later
-jobs of the type get: ``rightsizing``.
+Where this is not possible, its attempt has failed like any other (``retry_or_dead_letter``). An
+attempt that had used little (``had_used_little``) has failed too, and yet the job goes on with
+more. What later jobs of the type get: ``rightsizing``.
 """
 
 from dataclasses import replace

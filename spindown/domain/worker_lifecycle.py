@@ -71,13 +71,13 @@ from enum import Enum, auto
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from spindown.domain.dead_letter import is_quarantined
 from spindown.domain.fleet import Worker
 from spindown.domain.idle import poll_wait
 from spindown.domain.notice_time import RECLAIM_GRACE, commit_by, should_power_off
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Dispatch, Policy, WhenSpent
 from spindown.domain.reason import ReasonCode
+from spindown.domain.retry_or_dead_letter import is_quarantined
 
 T = TypeVar("T")
 

@@ -17,9 +17,6 @@ from spindown.contract.row import (
     requeued_sort_key,
     worker_partition,
 )
-from spindown.domain.dead_letter import (
-    is_unreadable_for_good,
-)
 from spindown.domain.fleet import Lease, RequeuedJob
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -32,6 +29,9 @@ from spindown.domain.lease import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import (
+    is_unreadable_for_good,
+)
 from spindown.domain.shape import Shape, parse_shape
 from spindown.domain.wasted_work import GoesOn, WastedWork
 from spindown.error import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from spindown.contract.job.manifest import Manifest
 from spindown.contract.job.message import JobMessage
 from spindown.contract.job.result import Record
-from spindown.contract.run import OnNewCode
+from spindown.contract.run_spec import OnNewCode
 from spindown.domain.fleet import Lease
 from spindown.domain.wasted_work import SpotTerms
 from spindown.job.lease_row import lease_identity, lease_key, read_lease

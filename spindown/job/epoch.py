@@ -1,8 +1,8 @@
 """The epoch that a claim begins: what the last one left, how it ended, and whether to go on at all.
 
 The epoch is the fence: once a claim has raised it, every write of the last owner fails. What a
-failure or a loss means for the job is decided in ``domain.dead_letter``, what interruptions mean in
-``domain.wasted_work``.
+failure or a loss means for the job is decided in ``domain.retry_or_dead_letter``, what
+interruptions mean in ``domain.wasted_work``.
 """
 
 from dataclasses import dataclass, replace
@@ -17,8 +17,10 @@ from spindown.contract.row import (
     worker_partition,
     worker_sort_key,
 )
-from spindown.contract.run import OnNewCode
-from spindown.domain.dead_letter import (
+from spindown.contract.run_spec import OnNewCode
+from spindown.domain.fleet import Lease, RequeuedJob, Worker
+from spindown.domain.policy import Policy
+from spindown.domain.retry_or_dead_letter import (
     EpochEnd,
     Failure,
     dead_letter_reason,
@@ -26,8 +28,6 @@ from spindown.domain.dead_letter import (
     never_done,
     too_long,
 )
-from spindown.domain.fleet import Lease, RequeuedJob, Worker
-from spindown.domain.policy import Policy
 from spindown.domain.wasted_work import NOTHING_WASTED, GoesOn, WastedWork, goes_on, may_be_risked
 from spindown.error import ContractError
 from spindown.job.claimed_job import SlotId

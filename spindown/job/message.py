@@ -22,8 +22,8 @@ from spindown.contract.job.message import (
     stored_key,
     with_id,
 )
-from spindown.domain.dead_letter import RENEW_RECEIVES
 from spindown.domain.reason import ReasonCode
+from spindown.domain.retry_or_dead_letter import RENEW_RECEIVES
 from spindown.error import ContractError, StaleHandle
 from spindown.port import JobQueue, Message, ObjectStore, Outgoing, WorkPorts
 

@@ -1,6 +1,7 @@
 """Send the failed items of a batch again, as a batch of their own, when a person asks for it.
 
-``redrive`` sends whole jobs again. What is tried again by itself says ``domain.dead_letter``.
+``redrive`` sends whole jobs again. What is tried again by itself is decided in
+``domain.retry_or_dead_letter``.
 
 Every item keeps its one result: the new jobs have other ids, and the old ones stay as they are.
 The new batch is named after the old one and its index is written once, so nobody sends the same

@@ -2,7 +2,7 @@
 
 The caller holds the lock that its heartbeat takes too: a heartbeat between the two steps would
 hide the message again for nobody. Whether a job has failed for good is decided in
-``domain.dead_letter``, whether it goes on elsewhere in ``domain.wasted_work``.
+``domain.retry_or_dead_letter``, whether it goes on elsewhere in ``domain.wasted_work``.
 """
 
 from dataclasses import replace
@@ -10,10 +10,16 @@ from datetime import datetime, timedelta
 
 from spindown.contract.job.manifest import JobState, Manifest
 from spindown.contract.job.message import encode_stored, stored_key, with_needs
-from spindown.domain.dead_letter import Failure, dead_letter_reason, last_said, never_done, too_long
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import JobNeeds, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import (
+    Failure,
+    dead_letter_reason,
+    last_said,
+    never_done,
+    too_long,
+)
 from spindown.domain.shape import settle
 from spindown.domain.wasted_work import GoesOn, SpotTerms, goes_on
 from spindown.job.claimed_job import ClaimedJob, SlotId, current_handle

@@ -16,7 +16,7 @@ from spindown.contract.job.manifest import JobState, Manifest, Part
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, derived_id, is_id, own_children
 from spindown.contract.job.result import ItemStatus
 from spindown.domain.batch import end_of_job
-from spindown.domain.dead_letter import last_said
+from spindown.domain.retry_or_dead_letter import last_said
 from spindown.error import ContractError, NotFound
 from spindown.job.manifest_store import load_manifest
 from spindown.job.source_search import find_by_object, is_address

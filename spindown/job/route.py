@@ -34,11 +34,11 @@ from spindown.contract.metric import DEPLOYMENT, REASON, WORKLOAD, class_of
 from spindown.contract.queue import queue_of_shape
 from spindown.contract.row import ShapeRow
 from spindown.contract.settings import WorkloadSettings
-from spindown.domain.dead_letter import is_unreadable_for_good
 from spindown.domain.lease import ClaimVerdict, claim_verdict, unreadable_wait
 from spindown.domain.offer import InstanceRequirements, InstanceType
 from spindown.domain.policy import JobNeeds, Policy, Rightsize
 from spindown.domain.reason import About, Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import is_unreadable_for_good
 from spindown.domain.rightsizing.type_size import TypeSize, all_sized, holds, sized_at
 from spindown.domain.shape import (
     DEARER_AT_MOST,

@@ -21,7 +21,7 @@ import pytest
 
 from spindown.aws.clock import SystemClock
 from spindown.contract.job.manifest import JobState
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.domain.commit_interval import interval_hours
 from spindown.domain.policy import Policy
 from spindown.memory.interception import PortCall

@@ -28,7 +28,7 @@ from botocore import xform_name
 
 from spindown.aws.session import steady_session
 from spindown.aws.wiring import Aws
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.domain.policy import Policy
 from spindown.domain.worker_lifecycle import CheckedIn, Habits, Standing
 from spindown.job.work_done import Reporter

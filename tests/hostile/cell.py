@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.contract.run import RunMode, RunSpec
+from spindown.contract.run_spec import RunMode, RunSpec
 from spindown.domain.policy import Policy
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from spindown.contract.job.message import MESSAGE_BYTES_MAX, JobMessage, parse_job, with_id
-from spindown.domain.dead_letter import RENEW_RECEIVES
 from spindown.domain.policy import JobNeeds, JobType, Policy
+from spindown.domain.retry_or_dead_letter import RENEW_RECEIVES
 from spindown.error import ContractError, SpindownError, Unreachable
 from spindown.job.cancel import CancelOutcome, cancel, cancel_unclaimed
 from spindown.job.claim import ClaimOutcome, Declined

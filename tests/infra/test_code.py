@@ -26,7 +26,7 @@ from spindown.config.archive import (
     read_version,
     run_spec,
 )
-from spindown.contract.run import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
+from spindown.contract.run_spec import RUN_SPEC_NAME, OnNewCode, RunSpec, decode_run_spec
 from spindown.error import ConfigError
 from tests.infra.assembly import (
     CONFIG,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindown.contract.run import ecr_registry
+from spindown.contract.run_spec import ecr_registry
 from spindown.infra.iam.worker import pull_image
 
 ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"

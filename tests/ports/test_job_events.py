@@ -10,7 +10,7 @@ import pytest
 from spindown.aws.wiring import Aws
 from spindown.contract.job.event import COMPLETED, FAILED, JobEvent, job_event
 from spindown.contract.job.manifest import JobState, Manifest, Part
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.error import Unreachable
 from spindown.memory import MemoryJobEvents
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from examples.embed.embed import embed
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner, ItemDone, Task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spindown.contract import tag
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.domain.offer import CapacityType
 from spindown.error import ContractError, NotFound
 from spindown.port import Identity

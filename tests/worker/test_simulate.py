@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spindown.contract.job.manifest import JobState
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.domain.fleet import WorkerState
 from spindown.job.attachment.log import read_logs
 from tests.plant import Plant

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
+from spindown.contract.run_spec import RUN_SPEC_NAME, RunSpec, encode_run_spec
 from spindown.infra.shared.worker_kit import kit_members
 
 ROOT = Path(__file__).parents[2]

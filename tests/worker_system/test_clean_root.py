@@ -54,7 +54,7 @@ import json, os, shutil, sys
 from datetime import timedelta
 from pathlib import Path
 import probe
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.user import Item
 from spindown.worker.__main__ import make_scratch
 from spindown.worker.child.code import Code

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from spindown.contract.run import RUN_SPEC_NAME, RunSpec, decode_run_spec
+from spindown.contract.run_spec import RUN_SPEC_NAME, RunSpec, decode_run_spec
 from spindown.error import ContractError
 
 _OWNER_EXECUTES = 0o100

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from spindown.contract.run import Results
+from spindown.contract.run_spec import Results
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.container import Place

@@ -1,6 +1,7 @@
 """Why an attempt at a job fails, as a cause and in words for a person; and whether memory ran out.
 
-What then becomes of the job is decided in ``domain.out_of_memory`` and ``domain.dead_letter``.
+What then becomes of the job is decided in ``domain.out_of_memory`` and
+``domain.retry_or_dead_letter``.
 """
 
 import signal

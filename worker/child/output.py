@@ -19,7 +19,7 @@ from spindown.contract.log import (
     USER_OUTPUT_LIMIT,
     USER_PROGRESS,
 )
-from spindown.contract.run import LOG_BYTES_A_DAY
+from spindown.contract.run_spec import LOG_BYTES_A_DAY
 from spindown.domain.fleet import CodeProgress
 from spindown.worker.child.progress import split_progress
 from spindown.worker.log import EventLog, write_json

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from spindown.contract.codec import DEPTH_MAX, TooDeep, load_strict, to_json
-from spindown.contract.run import Results
+from spindown.contract.run_spec import Results
 from spindown.user import Item
 from spindown.worker.child.frame import ANSWERS_MEMORY_MAX, weigh
 from spindown.worker.child.runner import ItemDone, Task

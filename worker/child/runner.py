@@ -1,5 +1,8 @@
 """The worker's end of the line to a child: start it, feed it, time it, bury it.
 
+``make_runner`` in ``worker.__main__`` says which runner a slot gets, by ``contract.run_spec``: this
+one for Python code, or that of ``command`` for programs, also within a ``container``.
+
 Whatever happens to the child, a crash, a hang, a kill by the kernel, becomes one ``Broken``
 event with its cause and a reason that a person understands; the next batch starts a new child.
 So does a frame that is none of ours: the user's code may write to the line.

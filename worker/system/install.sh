@@ -216,7 +216,7 @@ worker=$!
 if [ -n "$code" ]; then
     "$home/worker/bin/python" -m zipfile -e "$code" "$scratch/code"
     tell="import sys; from pathlib import Path
-from spindown.contract.run import RUN_SPEC_NAME, decode_run_spec, ecr_registry
+from spindown.contract.run_spec import RUN_SPEC_NAME, decode_run_spec, ecr_registry
 spec = decode_run_spec((Path(sys.argv[1]) / RUN_SPEC_NAME).read_bytes())
 wheels = '' if spec.allow_source_builds else 'wheels'
 print(spec.requirements or '', ecr_registry(spec.image) or '', wheels, sep='|')"

@@ -16,7 +16,7 @@ check() {
 
 check "worker" "$home/worker/bin/python" -I -m spindown.worker --version
 check "imports" "$home/worker/bin/python" -c 'import boto3, spindown.aws'
-check "user's code" "$home/bin/run-python" -c 'import spindown.contract.run'
+check "user's code" "$home/bin/run-python" -c 'import spindown.contract.run_spec'
 check "shared memory" ipcrm --version
 check "metadata rule" nft --check --file "$home/system/metadata.nft"
 # 0x10de is NVIDIA's vendor number; an instance without a GPU may bake an image.

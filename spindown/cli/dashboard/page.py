@@ -34,7 +34,7 @@ from spindown.contract.job.manifest import JobState
 from spindown.contract.name import SEPARATOR, resource_name
 from spindown.error import BadInput, NotFound, printable
 from spindown.job.result import read_progress
-from spindown.operate.batch import BatchStatus, find_newest, read_batches
+from spindown.operate.batch_status import BatchStatus, find_newest, read_batches
 from spindown.operate.log import begin_live, read_kept
 from spindown.operate.status import Status
 from spindown.port import MetricSeries

@@ -18,7 +18,7 @@ from spindown.cli.render.screen import open_console, render_status, show_live
 from spindown.cli.session import Session, find_workload, open_session
 from spindown.contract.codec import encode
 from spindown.error import Throttled, Unreachable
-from spindown.operate.batch import BatchDetail, read_detail
+from spindown.operate.batch_status import BatchDetail, read_detail
 from spindown.operate.status import Status
 
 

@@ -15,7 +15,7 @@ from spindown.domain.eta import Eta
 from spindown.domain.past_cost import Accrual
 from spindown.domain.reason import UNTIL_CHANGED
 from spindown.error import printable
-from spindown.operate.batch import BatchDetail, BatchState, BatchStatus
+from spindown.operate.batch_status import BatchDetail, BatchState, BatchStatus
 from spindown.reason_text import say_dollars, say_error, say_next_try
 
 #: Less than this is left of nothing that is not over.

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from spindown.contract.codec import decode, encode, to_json
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.domain.shape import Sized
 from spindown.domain.value_range import Amount, Dollars, ItemCount, Sample, Tally
 from spindown.domain.wasted_work import NOTHING_WASTED, WastedWork

@@ -1,7 +1,8 @@
-"""Every check of a deployment: each judges facts and asks nothing.
+"""Checks of a deployment: each judges facts and asks nothing.
 
-They come in the order in which they depend on each other: the account, what can be bought, what
-holds launches back, then images, subnets and inputs. ``rehearsal`` judges the launches.
+They come in the order in which they depend on each other: the account, what can be bought (quotas
+as well), what holds launches back, then images, subnets and inputs. ``network``, ``monitoring`` and
+``rehearsal`` have those of their own subjects.
 """
 
 import json

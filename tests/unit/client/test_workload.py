@@ -17,7 +17,7 @@ from spindown.client.workload import FIRST_ITEMS
 from spindown.contract.codec import encode
 from spindown.contract.job.batch import Batch
 from spindown.contract.job.manifest import JobState, Manifest, encode_manifest, manifest_key
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.error import Unreachable
 from spindown.job.cancel import REASON
 from spindown.local import STATE
@@ -27,7 +27,7 @@ from spindown.local.state import StateDirectory
 from spindown.local.status import SystemStatus
 from spindown.memory import MemoryClock
 from spindown.memory.store import MemoryObjectStore
-from spindown.operate.batch import BatchState
+from spindown.operate.batch_status import BatchState
 from spindown.port import ObjectStore, StoredObject
 from tests.unit.cli.batch.account import REGION, Account
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from spindown.contract.job.manifest import JobState, Manifest, Part, StateFile
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WHOLE = Manifest(

@@ -21,7 +21,7 @@ from spindown.contract.codec import (
     to_json,
 )
 from spindown.contract.row import RateRow
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.contract.settings import RegionSettings, TemplateRef, WorkloadSettings
 from spindown.domain.fleet import Worker, WorkerState
 from spindown.domain.offer import CapacityType, InstanceRequirements

@@ -23,7 +23,7 @@ from spindown.contract.event import parse_instance_event, parse_wake_up
 from spindown.contract.job.manifest import Manifest, decode_manifest, encode_manifest
 from spindown.contract.job.message import encode_job, items_key, parse_items, parse_job
 from spindown.contract.location import check_declared, parse_location
-from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
+from spindown.contract.run_spec import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import SpindownError
 from spindown.worker.child.program_call import BadResult, ProgramCall, ResultReader
 from spindown.worker.child.runner import Task

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spindown.contract.job.manifest import decode_manifest, encode_manifest
 from spindown.contract.job.result import ItemStatus, OutputFile, Record, encode_part
-from spindown.contract.run import RunSpec, decode_run_spec, encode_run_spec
+from spindown.contract.run_spec import RunSpec, decode_run_spec, encode_run_spec
 from spindown.error import ContractError, NewerSchema
 from tests.part import decode_part
 from tests.unit.contract.manifest import WHOLE

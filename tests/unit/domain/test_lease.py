@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.contract.job.manifest import JobState, Manifest
-from spindown.domain.dead_letter import Failure, is_excused
 from spindown.domain.fleet import Lease
 from spindown.domain.lease import (
     ClaimVerdict,
@@ -22,6 +21,7 @@ from spindown.domain.lease import (
     visibility_not_after,
 )
 from spindown.domain.policy import Policy
+from spindown.domain.retry_or_dead_letter import Failure, is_excused
 from tests.builders import NOW, a_failure, a_lease, minutes
 
 

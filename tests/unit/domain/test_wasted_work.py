@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindown.domain.commit_interval import slowdown
-from spindown.domain.dead_letter import never_done, too_long
 from spindown.domain.offer import CapacityType
 from spindown.domain.policy import Policy, Rung
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import never_done, too_long
 from spindown.domain.wasted_work import (
     NOTHING_WASTED,
     Attempts,

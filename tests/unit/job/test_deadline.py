@@ -17,9 +17,9 @@ from spindown.contract.job.manifest import (
 from spindown.contract.job.message import encode_job, encode_stored, parse_job, stored_key
 from spindown.contract.row import lease_sort_key, requeued_sort_key, worker_partition
 from spindown.control.free_lease import free_leases
-from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob
 from spindown.domain.policy import Policy
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.job.cancel import cancel
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob

@@ -7,9 +7,9 @@ from datetime import timedelta
 from spindown.contract.job.manifest import JobState
 from spindown.contract.row import lease_sort_key
 from spindown.control.free_lease import free_leases
-from spindown.domain.dead_letter import Failure
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.job.claim import ClaimOutcome, Declined
 from spindown.job.claimed_job import ClaimedJob
 from spindown.job.commit import commit

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spindown.contract.job.manifest import StateFile, encode_manifest, manifest_key
-from spindown.contract.run import OnNewCode
+from spindown.contract.run_spec import OnNewCode
 from spindown.domain.policy import Policy
 from spindown.error import Unreachable
 from spindown.job.claim import ClaimOutcome, Declined

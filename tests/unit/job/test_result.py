@@ -10,7 +10,7 @@ import pytest
 from spindown.contract.job.batch import batch_key
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.job.message import child_id, derived_id
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.ec2sim import MemoryClock
 from spindown.error import ContractError, NotFound
 from spindown.job.result import SPLITS_MAX, find_jobs, read_progress, read_records

@@ -23,10 +23,10 @@ from spindown.contract.learned_size import LearnedSizes, encode_sizes, sizes_key
 from spindown.contract.row import lease_sort_key, shape_sort_key
 from spindown.control.market import refresh
 from spindown.control.plan.action import ActionKind
-from spindown.domain.dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
 from spindown.domain.fleet import Lease
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy, Rightsize
 from spindown.domain.reason import ReasonCode
+from spindown.domain.retry_or_dead_letter import MAX_RECEIVE_COUNT, UNREADABLE_FOR
 from spindown.domain.rightsizing.type_size import TypeSize
 from spindown.domain.shape import SCALES, parse_shape, shape_of
 from spindown.error import AccessDenied, NotFound, Throttled, Unreachable

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.worker.child.code import Code
 from spindown.worker.child.runner import ChildRunner
 from spindown.worker.log import open_log

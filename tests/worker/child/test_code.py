@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.contract.run import RUN_SPEC_NAME, RunSpec, encode_run_spec
+from spindown.contract.run_spec import RUN_SPEC_NAME, RunSpec, encode_run_spec
 from spindown.error import BadInput, ContractError, NewerSchema
 from spindown.worker.child.code import fetch_code
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spindown.contract.run import Results, RunSpec
+from spindown.contract.run_spec import Results, RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner

@@ -322,7 +322,7 @@ def test_a_child_ends_with_its_worker_whatever_it_is_doing(tmp_path: Path) -> No
     program = f"""
 import sys
 from pathlib import Path
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.worker.child.code import Code
 from spindown.worker.child.process import Child
 from spindown.worker.log import open_log

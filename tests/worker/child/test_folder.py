@@ -14,7 +14,7 @@ import pytest
 
 from spindown.contract.folder import COMMAND_NAME, EXIT_STATUS, folder_key
 from spindown.contract.pack import Member, pack_members
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spindown.contract.run import RunSpec
+from spindown.contract.run_spec import RunSpec
 from spindown.user import Item
 from spindown.worker.child.code import Code
 from spindown.worker.child.command import CommandRunner

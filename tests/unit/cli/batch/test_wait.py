@@ -13,10 +13,10 @@ from spindown.contract.codec import encode
 from spindown.contract.decision import DecisionSummary, Outcome
 from spindown.contract.job.manifest import JobState, Manifest, Part, encode_manifest, manifest_key
 from spindown.contract.row import BatchRow, DecisionRow, PolicyRow
-from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import RequeuedJob, WorkerState
 from spindown.domain.policy import Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.ec2sim import MemoryClock
 from spindown.error import SpindownError, Unreachable
 from spindown.job.cancel import REASON

@@ -22,7 +22,7 @@ from spindown.contract.job.manifest import (
     encode_manifest,
     manifest_key,
 )
-from spindown.domain.dead_letter import Failure
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.error import BadInput
 from spindown.job.attachment.log import keep_log
 from spindown.job.submit import Draft, submit_items

@@ -2,14 +2,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from spindown.domain.dead_letter import (
+from spindown.domain.policy import Policy
+from spindown.domain.retry_or_dead_letter import (
     EpochEnd,
     Failure,
     dead_letter_reason,
     epoch_end,
     is_quarantined,
 )
-from spindown.domain.policy import Policy
 from tests.builders import a_failure
 
 

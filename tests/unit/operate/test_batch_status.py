@@ -17,18 +17,18 @@ from spindown.contract.job.manifest import JobState, Manifest, Part, encode_mani
 from spindown.contract.job.message import child_id
 from spindown.contract.row import DecisionRow
 from spindown.domain.batch import BatchTally
-from spindown.domain.dead_letter import Failure
 from spindown.domain.fleet import Backlog, RequeuedJob, Worker
 from spindown.domain.learning import Knowledge, ThroughputRecord
 from spindown.domain.lease import LEAVE_FOR
 from spindown.domain.policy import Dispatch, JobNeeds, JobType, Policy
 from spindown.domain.reason import Reason, ReasonCode
+from spindown.domain.retry_or_dead_letter import Failure
 from spindown.ec2sim import MemoryClock
 from spindown.error import NotFound
 from spindown.job.cancel import REASON
 from spindown.ledger import LedgerView
 from spindown.memory.store import MemoryObjectStore
-from spindown.operate.batch import (
+from spindown.operate.batch_status import (
     BatchDetail,
     BatchState,
     BatchStatus,

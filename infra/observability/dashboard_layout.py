@@ -1,4 +1,7 @@
-"""The layout of a dashboard: sections in the order in which a person asks their questions."""
+"""The layout of a dashboard: sections in the order in which a person asks their questions.
+
+What they show is in ``overview_dashboard`` and ``workload_dashboard``.
+"""
 
 import math
 from collections.abc import Sequence

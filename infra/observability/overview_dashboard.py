@@ -6,7 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from spindown.contract.metric import ALERT, CAPACITY_TYPE, FUNCTION, SOURCE, WORKLOAD
-from spindown.infra.observability.dashboard import Graph, Section, lay_out, show_alarms
+from spindown.infra.observability.dashboard_layout import Graph, Section, lay_out, show_alarms
 from spindown.infra.observability.metric import (
     DAY,
     FIVE_MINUTES,
