@@ -61,9 +61,7 @@ def check_caller(facts: Facts) -> Finding:
             what="credentials",
             found=facts.caller.reason,
             needed="credentials that AWS accepts",
-            remedy=facts.caller.remedy(
-                "aws sts get-caller-identity; then log in, or choose another AWS_PROFILE"
-            ),
+            remedy="aws sts get-caller-identity; then log in, or choose another AWS_PROFILE",
             severity=Severity.BLOCKED,
         )
     found = f"{facts.caller.arn}, account {facts.caller.account}"

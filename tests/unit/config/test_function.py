@@ -120,7 +120,7 @@ def test_a_module_of_a_package_has_its_whole_name(tmp_path: Path) -> None:
         ),
         (
             "@fn(policy={'max_workerz': 1})\ndef job(item): ...",
-            "workload.job.policy_in_force.max_workerz is 1: did you mean max_workers?",
+            "workload.job.policy.max_workerz is 1: did you mean max_workers?",
         ),
     ],
 )

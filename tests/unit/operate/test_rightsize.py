@@ -173,8 +173,8 @@ def test_tells_each_type_asked_used_and_advised() -> None:
     assert scan.dollars_advised is not None
     assert scan.dollars_advised < scan.dollars
     assert (idle.jobs, idle.cores, idle.dollars) == (0, None, 0.0)
-    # Six jobs at once: no machine has the memory of eight, and none of a pool is used twice.
-    assert [each.dispatch for each in scan.dispatches] == [Dispatch.DEDICATED, Dispatch.POOL]
+    # Six jobs at once: no machine has the memory of eight, and those of a pool are used again.
+    assert [each.dispatch for each in scan.dispatches] == [Dispatch.POOL, Dispatch.DEDICATED]
     assert (scan.dispatch, idle.dispatches) == (Dispatch.POOL, ())
 
 
