@@ -9,6 +9,7 @@ from spindown.domain.offer import CapacityType, Pool, Processor, processor_of
 from spindown.domain.reason import NO_REASON, Reason
 from spindown.domain.relative_throughput import relative_throughput
 from spindown.domain.value_range import (
+    RATE_MOST,
     Amount,
     GpuCount,
     ItemCount,
@@ -25,8 +26,6 @@ from spindown.domain.value_range import (
 from spindown.domain.wasted_work import STABLE_WITHIN, SpotTerms, WastedWork
 
 _HOUR = timedelta(hours=1)
-#: Items an hour: times that a worker has written may lie next to each other.
-_PACE_MOST = 1e9
 
 
 class WorkerState(StrEnum):
@@ -279,7 +278,8 @@ class Lease:
     def pace(self, items_done: int, at: datetime) -> float | None:
         """Return items an hour since the claim, the present one counted as done; None: unknown."""
         hours, items = (at - self.claimed_at) / _HOUR, items_done - self.first_item
-        return min((items + 1) / hours, _PACE_MOST) if items > 0 and hours > 0.0 else None
+        # Times that a worker has written may lie next to each other.
+        return min((items + 1) / hours, RATE_MOST) if items > 0 and hours > 0.0 else None
 
     def age(self, now: datetime) -> timedelta:
         """Return for how long the item in hand has been so, by the mean of those since the claim.

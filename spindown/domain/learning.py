@@ -27,6 +27,7 @@ from spindown.domain.offer import (
 )
 from spindown.domain.policy import Policy
 from spindown.domain.relative_throughput import USUAL_VCPUS, relative_throughput, vcpu_score
+from spindown.domain.value_range import ITEMS_MOST, RATE_MOST
 
 #: By what power of their number vCPUs are faster, where another number of them was measured: 1 of
 #: code that keeps all of them busy, 0 of code that uses one. Only below 1 is a smaller machine ever
@@ -174,10 +175,8 @@ PRIOR_BUSY_HOURS = 5.0 / 3600.0
 #: The mean of the reports is kept within this factor of what it is without the longest, or without
 #: the largest. So one job that hung moves the estimate by this factor at most, however long.
 ROBUST_FACTOR = 1.2
-#: Items an hour of one slot, and items of a job, that rows can make anybody believe: from one item
-#: a year to more than any code is called for.
-_RATE_LEAST, _RATE_MOST = 1e-4, 1e9
-_ITEMS_MOST = 1e9
+#: Items an hour of one slot that rows can make anybody believe, at least: one in a year.
+_RATE_LEAST = 1e-4
 
 #: Instance-hours that the published reclaim share counts as: one day. One interruption on the
 #: first day raises a pool to about 0.04 per hour, two hundred times the usual published rate.
@@ -353,7 +352,7 @@ def _robust_rate(record: ThroughputRecord) -> float:
 
 def _plausible(items_per_hour: float, slots: int = 1) -> float:
     """Return the rate of so many slots, within what can be true."""
-    return min(max(items_per_hour, _RATE_LEAST * slots), _RATE_MOST * slots)
+    return min(max(items_per_hour, _RATE_LEAST * slots), RATE_MOST * slots)
 
 
 def _without(record: ThroughputRecord, items: float, hours: float) -> float:
@@ -443,7 +442,7 @@ def items_per_job(knowledge: Knowledge, policy: Policy) -> float:
     record = knowledge.jobs
     # Less than one job was written by nobody of ours.
     mean = record.items / record.jobs if record.jobs >= 1.0 else policy.items_per_job_estimate
-    return min(max(1.0, mean), _ITEMS_MOST)
+    return min(max(1.0, mean), float(ITEMS_MOST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

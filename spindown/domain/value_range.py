@@ -34,7 +34,10 @@ LaunchCount = Annotated[int, ValueRange(1, 1000)]
 #: Whatever is counted: jobs, items, claims, versions.
 Tally = Annotated[int, ValueRange(0, 10**15)]
 #: Items of one job, or the index of one of them: more fit into no list.
-ItemCount = Annotated[int, ValueRange(0, 10**9)]
+ITEMS_MOST = 10**9
+ItemCount = Annotated[int, ValueRange(0, ITEMS_MOST)]
+#: Items an hour of one slot: no code is called more often.
+RATE_MOST = 1e9
 #: The same as a sum of fractions: items, hours, seconds, bytes in GiB.
 AMOUNT_MOST = 1e15
 Amount = Annotated[float, ValueRange(0.0, AMOUNT_MOST)]
